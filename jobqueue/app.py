@@ -32,6 +32,7 @@ from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
 from jobqueue.journal.explainer import Explainer
+from jobqueue.journal.restorer import Restorer
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
@@ -124,9 +125,7 @@ class Service(Lifecycle):
         engine = self._engine = Engine(
             pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
-        explainer = Explainer(pool, pollers, engine.bounds)
-        stack.push_async_callback(explainer.close)
-        engine.explains = explainer
+        self._read_journal(engine, pool, pollers)
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
@@ -166,6 +165,14 @@ class Service(Lifecycle):
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
         self.url = await ports.open(site_web, dialects, self._unix)
         pollers.instance = _instance(self.url, self._worker)
+
+    def _read_journal(self, engine: Engine, pool: Pool, pollers: Pollers) -> None:
+        """Let the engine do what needs a journal, as far as there is one."""
+        url, source = self._settings.journal, self._settings.namespace
+        explainer = Explainer(pool, pollers, engine.bounds, url, source)
+        self._stack.push_async_callback(explainer.close)
+        engine.explains = explainer
+        engine.restores = Restorer(pool, url, source) if url else None
 
     def _redis(self) -> AbstractAsyncContextManager[str]:
         """The URL of its Redis, while it has one."""

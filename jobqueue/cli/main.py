@@ -15,6 +15,7 @@ from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, service_commands
 from jobqueue.cli.callbacks import callbacks_command
+from jobqueue.cli.journal.audit import audit_group
 from jobqueue.cli.journal.commands import journal_group
 from jobqueue.cli.journal.explain import explain_command
 from jobqueue.cli.journal.restore import restore_command
@@ -44,7 +45,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Know and restore history": ("explain", "journal", "restore"),
+    "Know and restore history": ("explain", "audit", "journal", "restore"),
     "Set up": ("sizing", "config", "healthcheck", "completion"),
     "Look after a service": ("check", "doctor", "fsck", "move", "token", "whoami", "actions"),
 }
@@ -273,5 +274,6 @@ main.add_command(journal_group)
 main.add_command(restore_command)
 main.add_command(completion_command)
 main.add_command(explain_command)
+main.add_command(audit_group)
 main.add_command(sizing_command)
 main.add_command(token_group)

@@ -65,6 +65,24 @@ def moment(typed: str, now: datetime | None = None) -> float | int | str:
     return number(str(_unix_s(named, typed)))
 
 
+def past(typed: str, now: datetime | None = None) -> float:
+    """A moment that is over, in unix seconds: a duration is how long ago it was, `09:00` the last one. Raises
+    ValueError with a sentence."""
+    now = now or datetime.now()
+    text = typed.strip()
+    if _PARTS.fullmatch(text.lower()):
+        return now.timestamp() - duration(text)
+    day = text.partition(" ")[0].lower()
+    try:
+        found = moment(text, now if day in _DAYS else now - timedelta(days=1))
+    except ValueError:
+        raise ValueError(f"{typed!r} is not a time; give one {TIMES}, or how long ago, such as 7d") from None
+    seconds = datetime.fromisoformat(found).timestamp() if isinstance(found, str) else float(found)
+    if seconds > now.timestamp():
+        raise ValueError(f"{typed!r} is not over yet")
+    return seconds
+
+
 def _named(text: str, now: datetime) -> datetime | None:
     """The moment that a text names: without a date, the next one; without a time, the beginning of that day."""
     day, _, rest = text.partition(" ")

@@ -19,6 +19,9 @@ from jobqueue.journal.stores import sqlite
 from jobqueue.journal.url import Address, Refused, address
 
 _Result = TypeVar("_Result")
+# What no repetition helps; the drivers have no common code for it.
+_FORBIDDEN = ("permission denied", "command denied", "readonly database")
+_NO_DATABASE = ("unable to open database file", "not a database")
 
 
 async def open_engine(url: str) -> AsyncEngine:
@@ -87,7 +90,14 @@ async def _run(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _R
         async with engine.connect() as connection:
             return await connection.run_sync(work)
     except (SQLAlchemyError, OSError) as error:
-        raise Away(str(getattr(error, "orig", None) or error)) from error
+        said = str(getattr(error, "orig", None) or error)
+        if any(words in said for words in _FORBIDDEN):
+            raise Refused(
+                f"{said}; where programs may not make tables, run what `jobqueue journal ddl` prints"
+            ) from None
+        if any(words in said for words in _NO_DATABASE):
+            raise Refused(said) from None
+        raise Away(said) from error
 
 
 def _must_exist(path: Path) -> None:

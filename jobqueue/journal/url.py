@@ -74,7 +74,8 @@ def need(*others: str, extra: str = "journal", what: str = "this") -> None:
     """Check that the libraries of the journal are installed, and others that `what` needs. Raises Refused."""
     for name in ("sqlalchemy", "alembic", "greenlet", *others):
         if find_spec(name) is None:
-            raise Refused(f"{what} needs the library {name}: pip install 'jobqueue[{extra}]'")
+            # No command of pip: nobody has registered the name `jobqueue` for us yet.
+            raise Refused(f"{what} needs the library {name}: install jobqueue with its extra [{extra}]")
 
 
 def _check_file(found: Address, rest: str) -> None:

@@ -43,7 +43,7 @@ class Seen:
         for field in msgspec.structs.fields(shape):
             inner = [part for part in getattr(field.type, "__args__", ()) if hasattr(part, "__args__")]
             kinds = [kind for part in inner for kind in part.__args__ if _is_struct(kind)]
-            for each in answer[field.name] if kinds else ():
+            for each in (answer[field.name] or ()) if kinds else ():
                 self._remember(each, kinds[0])
 
 
@@ -117,6 +117,8 @@ async def pages(seen: Seen) -> None:
     await seen.ask("pop", topic="u")
     await seen.ask("pop", topic="u", count=1)
     await seen.ask("get", id="b7")
+    for job_id in ("b0", "b1", "b2", "b5", "b7"):
+        await seen.ask("explain", id=job_id)
     await seen.ask("topics")
     await seen.ask("workers")
     await seen.ask("stats", topic="t")

@@ -57,6 +57,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("add t 1 --id a --priority 9 --backoff 0,0.1,2 --header k=v --tag x --tag y", {"state": "ready"}),
         ("add t 2 --id b --delay 60 --tries 3 --ttl 90 --retention 5 --if-exists reject --ttr 9", {"state": "delayed"}),
         ("get a", {"value": 1, "backoff": [0.0, 0.1, 2.0], "headers": {"k": "v"}, "tags": ["x", "y"]}),
+        ("explain a", {"id": "a", "timeline": None}),
         ("update b --at 2030-01-01T00:00:00Z --body [3]", {"due": 1893456000.0}),
         ("run b", {"state": "ready"}),
         ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
@@ -293,7 +294,7 @@ async def test_the_help_lists_each_command_once_in_sections_and_those_for_progra
     lines = ran.out.partition("Run a service:")[2].splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
     own = ["serve", "callbacks", "sizing", "config", "healthcheck", "completion", "check", "doctor", "fsck", "move"]
-    own += ["journal"]
+    own += ["journal", "restore", "audit"]
     assert sorted(listed) == sorted([*own, *(set(params.BY_NAME) - {"leave"})])
 
 

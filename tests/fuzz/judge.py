@@ -32,7 +32,7 @@ REDIS_OPTIONS = (
     *("--hash-max-listpack-entries", "1000000", "--zset-max-listpack-entries", "1000000", "--rdbcompression", "no"),
     *("--hash-max-listpack-value", "1000000", "--zset-max-listpack-value", "1000000"),
 )
-_READS = ("get", "stats", "peek", "topics", "workers", "leave", "whoami", "actions")
+_READS = ("get", "explain", "stats", "peek", "topics", "workers", "leave", "whoami", "actions")
 
 
 class Judge:

@@ -30,7 +30,9 @@ async def commands_of_jobs(wires: Wires) -> set[str]:
             job = f"job-{durability}"
             await ask("add", topic=topic, id=job, body=1, delay=60, durability=durability)
             await ask("update", id=job, body={"longer": "x" * 500})
+            await ask("explain", id=job)
             await ask("run", id=job)
+            await ask("explain", id=job)
             lease = (await ask("pop", topic=topic, wait=10, worker="w"))["lease"]
             await ask("touch", id=job, lease=lease)
             await ask("release", id=job, lease=lease, delay=0.1)
@@ -39,6 +41,7 @@ async def commands_of_jobs(wires: Wires) -> set[str]:
         await ask("add", topic="both", id="copied", body=1)
         await ask("add", topic=topic, id="buried", body=1, retention=5, priority=9)
         await ask("bury", id="buried", lease=(await ask("pop", topic=topic))["lease"])
+        await ask("explain", id="buried")
         await ask("kick", topic=topic)
         await ask("bury", id="buried", lease=(await ask("pop", topic=topic))["lease"])
         await ask("kick", id="buried")
@@ -102,6 +105,8 @@ async def _within_topics(client: AsyncClient) -> None:
     await client.delete("own-c")
     for command in (client.stats(), client.topics(), client.workers(), client.peek("own-1"), client.leave("w")):
         await command
+    for job_id in ("own-a", "own-b", "own-c"):
+        await client.explain(job_id)
     await client.pause("own-1")
     await client.resume("own-1")
     await client.purge("own-1")

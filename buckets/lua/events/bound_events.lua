@@ -14,7 +14,7 @@ local fresh = ARGV[3]  -- string: the word of a stream that is made
 local SAMPLES = 100000
 -- A stream gives memory back by whole nodes, and cuts off no less. This is the most entries of one, as Redis is set by default.
 local NODE = 100
-local switch = redis.call('HMGET', meta, 'events', 'touches', 'stream')
+local switch = redis.pcall('HMGET', meta, 'events', 'touches', 'stream')
 if switch[1] and found_stream(fresh) ~= switch[3] then switch_events(switch[1], switch[2] or '', fresh) end
 local length = redis.pcall('XLEN', EVENTS)
 if type(length) ~= 'number' or length == 0 then return 0 end

@@ -8,7 +8,8 @@
 -- include: event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-local switch = redis.call('HMGET', meta, 'events', 'touches', 'stream')
+local switch = redis.pcall('HMGET', meta, 'events', 'touches', 'stream')
+if switch.err then switch = {false, false, false} end  -- damaged settings: off
 local length = redis.pcall('XLEN', EVENTS)
 if type(length) ~= 'number' or redis.call('EXISTS', EVENTS) == 0 then return {switch, {}} end
 return {switch, {length, redis.call('MEMORY', 'USAGE', EVENTS, 'SAMPLES', '5'), unread(length)}}

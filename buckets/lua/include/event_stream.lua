@@ -47,3 +47,13 @@ local function unread(length)
   local ahead = length - held(pending, redis.call('XRANGE', EVENTS, '-', '+', 'COUNT', '1')[1][1])
   return math.min(group.lag or ahead, ahead), pending, last
 end
+
+-- The last id that the stream of events has ever had.
+local function last_event()
+  local stream = redis.pcall('XINFO', 'STREAM', EVENTS)
+  for at = 1, stream.err and 0 or #stream, 2 do
+    if stream[at] == 'last-generated-id' then return stream[at + 1] end
+  end
+  return '0-0'
+end
+

@@ -32,6 +32,7 @@ for number = 1, #wanted do
     ours[number] = 0
   end
 end
-for number, field in ipairs(redis.call('HMGET', meta, 'events', 'touches')) do ours[#wanted + number] = field or '' end
+local switch = redis.pcall('HMGET', meta, 'events', 'touches')  -- damaged settings must not stop timers
+ours[#wanted + 1], ours[#wanted + 2] = switch[1] or '', switch[2] or ''
 if given > 0 then redis.call('SPUBLISH', BELL, 'free') end
 return ours

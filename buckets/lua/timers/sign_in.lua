@@ -44,7 +44,7 @@ if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEW
   redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end
 local version = versioned == '1' and redis.pcall('HGET', TOKENS, '!version')
-local switch = redis.call('HMGET', meta, 'events', 'touches')
+local switch = redis.pcall('HMGET', meta, 'events', 'touches')  -- damaged settings must not stop timers
 return {
   now_us, soonest, type(version) == 'string' and version or '', switch[1] or '', switch[2] or '', unpack(living)
 }

@@ -66,6 +66,11 @@ export class Client {
     return this.#call('get', options, { id });
   }
 
+  /** Why a job is where it is, and what happened to it. */
+  explain(id, options) {
+    return this.#call('explain', options, { id });
+  }
+
   run(id, options) {
     return this.#call('run', options, { id });
   }

@@ -93,7 +93,7 @@ function checkHeaders(headers) {
 const FIRST_FIELDS = {
   add: 'delay', update: 'delay', release: 'delay', bury: 'reason', touch: 'ttr', finish: 'lease', pop: 'wait',
   pause: 'seconds', peek: 'state', purge: 'state', stats: 'topic', topics: 'pattern', workers: 'topic',
-  token: 'id', actions: 'since',
+  token: 'id', actions: 'since', explain: 'life',
 };
 
 /** Hooks: each a function, or undefined. */

@@ -8,7 +8,7 @@ import { timerMs } from './timer.js';
 const NOT_EXECUTED = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
 const SAFE = new Set([
-  'finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
+  'finish', 'delete', 'get', 'explain', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
 ]);
 const SAFE_WITH_LEASE = new Set(['touch', 'release', 'bury']);
 

@@ -37,6 +37,9 @@ export async function commands(): Promise<void> {
     const page: Awaited<ReturnType<typeof client.peek>> = await client.peek('order-close', { state: 'dead', cursor });
     if ((cursor = page.cursor) === null) break;
   }
+  const { facts, timeline } = await client.explain(job.id, { life: 'all' });
+  facts.state satisfies string;
+  timeline?.some((line) => (line.waited ?? 0) > 1) satisfies boolean | undefined;
   const { workers } = await client.workers({ topic: 'order-close' });
   workers.some((worker) => worker.state === 'parked') satisfies boolean;
   const { actions } = await client.actions({ by: 'shop', count: 10 });

@@ -139,6 +139,67 @@ export interface JobDescription<T = unknown> {
 
 export interface GetAnswer<T = unknown> extends Answer, JobDescription<T> {}
 
+/** Where a job stands. What its state does not ask for is left out. */
+export interface Standing {
+  state: JobState | 'aside' | 'unreadable' | 'gone';
+  topic: string | null;
+  life: number | null;
+  lives: number[];
+  now: number | null;
+  until: number | null;
+  job: Omit<JobDescription, 'value'> | null;
+  shard?: number;
+  bucket?: number;
+  timer?: string | null;
+  listed?: boolean | null;
+  late?: number;
+  behind?: number | null;
+  paused?: boolean;
+  paused_until?: number;
+  before?: number;
+  above?: number | null;
+  waiting?: number | null;
+  last_delivery?: number | null;
+  deleted_at?: number;
+  newer?: number | null;
+  max_dead?: number | null;
+  /** What is missing from the answer, as sentences for people. */
+  notes: string[];
+}
+
+/** What happened to a job at one time; spans are in seconds. */
+export interface TimelineLine {
+  at: number;
+  what: string;
+  how: string;
+  who: string;
+  life: number;
+  late?: number;
+  waited?: number;
+  worked?: number;
+  backed_off?: number;
+  worker?: string;
+  attempt?: number;
+  forgotten?: true;
+}
+
+export interface ExplainAnswer extends Answer {
+  id: string;
+  sentence: string;
+  facts: Standing;
+  /** Null: the service has no journal, or could not read it. */
+  timeline: TimelineLine[] | null;
+  sums: {
+    late: number | null;
+    timers_late: number;
+    waited: number;
+    worked: number;
+    backed_off: number;
+    deliveries: number;
+  } | null;
+  since: number | null;
+}
+
 export interface PeekAnswer<T = unknown> extends Answer {
   topic: string;
   /** False if there is no such topic. */
@@ -321,6 +382,7 @@ interface Answers {
   delete: DeleteAnswer;
   update: UpdateAnswer;
   get: GetAnswer;
+  explain: ExplainAnswer;
   run: MoveAnswer;
   kick: KickAnswer | KickTopicAnswer;
   peek: PeekAnswer;

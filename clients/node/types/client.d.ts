@@ -1,14 +1,14 @@
 /** The client's methods and options. */
 import type { Job } from './job.js';
 import type {
-  ActionsOptions, AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions,
-  PeekOptions, PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TokenOptions, TopicsOptions, TouchOptions,
+  ActionsOptions, AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, ExplainOptions, FinishOptions,
+  PauseOptions, PeekOptions, PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TokenOptions, TopicsOptions, TouchOptions,
   UpdateOptions, WorkersOptions,
 } from './commands.js';
 import type {
-  ActionsAnswer, AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, FinishAnswer, GetAnswer, KickAnswer, KickTopicAnswer,
-  LeaveAnswer, MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TokenAnswer, TokenIssuedAnswer,
-  TokenListAnswer, TokenTestAnswer, TopicsAnswer, TouchAnswer, UpdateAnswer, WhoamiAnswer, WorkersAnswer,
+  ActionsAnswer, AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, ExplainAnswer, FinishAnswer, GetAnswer, KickAnswer,
+  KickTopicAnswer, LeaveAnswer, MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TokenAnswer,
+  TokenIssuedAnswer, TokenListAnswer, TokenTestAnswer, TopicsAnswer, TouchAnswer, UpdateAnswer, WhoamiAnswer, WorkersAnswer,
 } from './answers.js';
 import type { JobQueueError } from './errors.js';
 
@@ -65,6 +65,8 @@ export class Client {
   get<T = unknown>(id: string, options?: CallOptions): Promise<GetAnswer<T>>;
   run(id: string, options?: CallOptions): Promise<MoveAnswer>;
   update(id: string, options: UpdateOptions): Promise<UpdateAnswer>;
+  /** Why a job is where it is, and what happened to it. */
+  explain(id: string, options?: ExplainOptions): Promise<ExplainAnswer>;
   kick(id: string, options?: CallOptions): Promise<KickAnswer>;
   /** Makes up to `count` dead jobs ready again, 1 to 1,000; default 1. */
   kickTopic(topic: string, count?: number, options?: CallOptions): Promise<KickTopicAnswer>;

@@ -76,6 +76,11 @@ export interface UpdateFields {
   durability?: 'local' | 'replicated' | 'fsynced';
 }
 
+export interface ExplainFields {
+  /** When the life was created that is to be explained, in unix seconds; default: the newest. */
+  life?: number | 'all';
+}
+
 export interface PeekFields {
   state?: LiveState;
   cursor?: string | null;
@@ -152,6 +157,7 @@ export type ReleaseOptions = ReleaseFields & CallOptions;
 export type BuryOptions = BuryFields & CallOptions;
 export type DeleteOptions = DeleteFields & CallOptions;
 export type UpdateOptions = UpdateFields & CallOptions;
+export type ExplainOptions = ExplainFields & CallOptions;
 export type PeekOptions = PeekFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
 export type WorkersOptions = WorkersFields & CallOptions;
@@ -172,6 +178,7 @@ export type Command =
   | ({ command: 'delete'; id: string } & DeleteFields)
   | ({ command: 'update'; id: string } & UpdateFields)
   | { command: 'get' | 'run'; id: string }
+  | ({ command: 'explain'; id: string } & ExplainFields)
   | { command: 'kick'; id?: string; topic?: string; count?: number }
   | ({ command: 'peek'; topic: string } & PeekFields)
   | ({ command: 'topics' } & TopicsFields)

@@ -229,6 +229,18 @@ final class Client
     }
 
     /**
+     * Why a job is where it is, and what happened to it.
+     *
+     * @param int|float|string|null $life when the life was created that is to be explained, in unix seconds, or `all`;
+     *     null: the newest
+     * @return Answer
+     */
+    public function explain(string $id, int|float|string|null $life = null): array
+    {
+        return $this->send('explain', ['id' => $id, 'life' => $life]);
+    }
+
+    /**
      * Make a delayed job due now.
      *
      * @return Answer

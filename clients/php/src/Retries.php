@@ -21,7 +21,7 @@ final class Retries
     private const NOT_EXECUTED = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
     private const PROXY_ERRORS = [502, 503, 504];
     private const SAFE = [
-        'finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
+        'finish', 'delete', 'get', 'explain', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
     ];
     private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
 

@@ -99,6 +99,73 @@ class Details(TypedDict):
     paused_until: NotRequired[float | None]
 
 
+class Standing(TypedDict):
+    """Where a job stands. What its state does not ask for is left out."""
+
+    state: Literal["delayed", "ready", "reserved", "dead", "finished", "deleted", "aside", "unreadable", "gone"]
+    topic: str | None
+    life: float | None
+    lives: list[float]
+    now: float | None
+    until: float | None
+    job: Details | None
+    """Without `value`."""
+    shard: NotRequired[int]
+    bucket: NotRequired[int]
+    timer: NotRequired[str | None]
+    listed: NotRequired[bool | None]
+    late: NotRequired[float]
+    behind: NotRequired[int | None]
+    paused: NotRequired[bool]
+    paused_until: NotRequired[float]
+    before: NotRequired[int]
+    above: NotRequired[int | None]
+    waiting: NotRequired[int | None]
+    last_delivery: NotRequired[float | None]
+    deleted_at: NotRequired[float]
+    newer: NotRequired[int | None]
+    max_dead: NotRequired[int | None]
+    notes: list[str]
+    """What is missing from the answer, as sentences for people."""
+
+
+class TimelineLine(TypedDict):
+    """What happened to a job at one time; spans are in seconds."""
+
+    at: float
+    what: str
+    how: str
+    who: str
+    life: float
+    late: NotRequired[float]
+    waited: NotRequired[float]
+    worked: NotRequired[float]
+    backed_off: NotRequired[float]
+    worker: NotRequired[str]
+    attempt: NotRequired[int]
+    forgotten: NotRequired[bool]
+
+
+class TimelineSums(TypedDict):
+    late: float | None
+    timers_late: float
+    waited: float
+    worked: float
+    backed_off: float
+    deliveries: int
+
+
+class Explained(TypedDict):
+    success: bool
+    id: str
+    sentence: str
+    facts: Standing
+    timeline: list[TimelineLine] | None
+    """None: the service has no journal, or could not read it."""
+    sums: TimelineSums | None
+    since: float | None
+
+
 class Peeked(TypedDict):
     success: bool
     topic: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.access.options import Access, AccessFields
@@ -102,6 +102,10 @@ class AsyncClient:
     async def get(self, id: str) -> answers.Details:
         """Everything the service knows about a job."""
         return await self._ask(commands.get(id))
+
+    async def explain(self, id: str, life: float | Literal["all"] | None = None) -> answers.Explained:
+        """Why a job is where it is, and what happened to it; of the life that was created then, or of all."""
+        return await self._ask(commands.explain(id, life))
 
     async def run(self, id: str) -> answers.Timed:
         """Make a delayed job due now."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Generic, NamedTuple, TypeVar, Unpack
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Unpack
 
 from jobqueue_client.answers import (
     Actions,
     Added,
     Answer,
     Details,
+    Explained,
     Identity,
     Kicked,
     Left,
@@ -126,6 +127,10 @@ def delete(id: str, **fields: Unpack[DeleteFields]) -> Command[Settled]:
 
 def get(id: str) -> Command[Details]:
     return _command("get", {"id": id})
+
+
+def explain(id: str, life: float | Literal["all"] | None) -> Command[Explained]:
+    return _command("explain", {"id": id, "life": life})
 
 
 def run(id: str) -> Command[Timed]:

@@ -29,6 +29,7 @@ _SAFE = {
     "finish",
     "delete",
     "get",
+    "explain",
     "stats",
     "peek",
     "topics",

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobqueue.access.secret_values import read_secret
-from jobqueue.errors import SettingsError
+from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
 
 if TYPE_CHECKING:
     from jobqueue.journal.export.run import Written
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 _KINDS = ("events", "deliveries", "jobs")
-
-
-class _CannotBegin(click.ClickException):
-    """Nothing was written."""
-
-    exit_code = 2
 
 
 class _Kinds(click.ParamType[tuple[str, ...]]):
@@ -36,23 +30,20 @@ class _Kinds(click.ParamType[tuple[str, ...]]):
 
 
 @click.command("export")
-@click.option("--from", "url", metavar="URL", envvar="JOBQUEUE_JOURNAL", show_envvar=True, help="the journal")
-@click.option("--from-file", "url_file", metavar="FILE", help="file with its URL, instead of --from")
+@reading_journal("the journal [JOBQUEUE_JOURNAL]")
 @click.option(
     "--out", required=True, metavar="FOLDER", help="folder for the files, or a URI such as s3://bucket/folder"
 )
-@click.option("--source", metavar="NAME", help="which source, if the journal has several [the only one]")
-@click.option("--what", type=_Kinds(), default="events", metavar="KIND,...", help=f"of {', '.join(_KINDS)} [events]")
+@click.option(
+    "--what", type=_Kinds(), default="events", metavar="KIND,...", help=f"which of {', '.join(_KINDS)} [events]"
+)
 @click.option("--since", type=_DAY, metavar="DATE", help="the first day, in UTC [the journal's first]")
 @click.option("--until", type=_DAY, metavar="DATE", help="the first day that is left out, in UTC [none]")
-@click.pass_context
 def export_command(
-    ctx: click.Context,
-    /,
-    url: str | None,
+    url_from: str | None,
     url_file: str | None,
-    out: str,
     source: str | None,
+    out: str,
     what: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
@@ -63,33 +54,27 @@ def export_command(
     and run again. Exit code 1: it stopped before the end; 2: it could not begin.
     """
     if importlib.util.find_spec("pyarrow") is None:
-        raise _CannotBegin("the export needs the library pyarrow: pip install 'jobqueue[journal-parquet]'")
-    typed = ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
-    days = (since and since.date(), until and until.date())
-    asyncio.run(_export(_url(url, url_file, typed=typed), out, source, what, days))
+        raise CannotBegin("the export needs the library pyarrow (extra journal-parquet): pip install 'pyarrow>=18'")
+    url = _checked(named(url_from, url_file) or os.environ.get("JOBQUEUE_JOURNAL"))
+    asyncio.run(_export(url, out, source, what, (since and since.date(), until and until.date())))
 
 
-def _url(url: str | None, file: str | None, *, typed: bool) -> str:
-    """The URL of the journal. Raises UsageError."""
-    from jobqueue.journal.url import has_password  # noqa: PLC0415 - most commands need no journal
+def _checked(url: str | None) -> str:
+    """The URL of a database whose libraries are installed. Raises UsageError, CannotBegin."""
+    from jobqueue.journal.url import Refused, address  # noqa: PLC0415 - most commands need no journal
 
-    if file is not None and typed:
-        raise click.UsageError("--from and --from-file exclude each other")
-    try:
-        url = read_secret(file, "--from-file") if file else url
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from None
     if not url:
-        raise click.UsageError("the journal is not named: give --from, --from-file or JOBQUEUE_JOURNAL")
-    if typed and has_password(url):
-        click.echo("Warning: everybody on this machine can see the password in --from; use --from-file", err=True)
-    return url
+        raise click.UsageError("name the journal by --from, --from-file or JOBQUEUE_JOURNAL")
+    try:
+        return address(url).url
+    except Refused as error:
+        raise CannotBegin(str(error)) from None
 
 
 async def _export(
     url: str, out: str, source: str | None, what: tuple[str, ...], days: tuple[date | None, date | None]
 ) -> None:
-    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.console import Console  # noqa: PLC0415 - help does not wait for it
 
     from jobqueue.journal.export.folder import Foreign  # noqa: PLC0415
     from jobqueue.journal.export.run import opened  # noqa: PLC0415
@@ -105,10 +90,10 @@ async def _export(
                     written = await export.write(kind, *days, lambda where, rows: status.update(f"{where}: {rows:,}"))
                     click.echo(_sentence(kind, written))
     except (Refused, Foreign) as error:
-        raise _CannotBegin(str(error)) from None
+        raise CannotBegin(str(error)) from None
     except (Away, OSError) as error:
         message = f"{error}. What was written is whole: run it again to write the rest" if begun else str(error)
-        raise (click.ClickException if begun else _CannotBegin)(message) from None
+        raise (click.ClickException if begun else CannotBegin)(message) from None
 
 
 def _sentence(kind: str, written: Written) -> str:

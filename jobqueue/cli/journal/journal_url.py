@@ -17,16 +17,20 @@ class CannotBegin(click.ClickException):
     exit_code = 2
 
 
+def parameters(help_text: str) -> list[click.Option]:
+    """The options."""
+    return [
+        click.Option(["--from", "url_from"], metavar="URL", help=help_text),
+        click.Option(["--from-file", "url_file"], metavar="FILE", help="file with its URL, instead of --from"),
+        click.Option(["--source"], metavar="NAME", help="which source, if the journal has several [the only one]"),
+    ]
+
+
 def reading_journal(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options."""
+    """Decorator: add the options to a command that click makes of a function."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            click.option("--source", metavar="NAME", help="which source, if the journal has several [the only one]"),
-            click.option("--from-file", "url_file", metavar="FILE", help="file with its URL, instead of --from"),
-            click.option("--from", "url_from", metavar="URL", help=help_text),
-        ):
-            command = option(command)
+        command.__dict__.setdefault("__click_params__", []).extend(reversed(parameters(help_text)))
         return command
 
     return add

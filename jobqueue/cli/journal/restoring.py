@@ -201,16 +201,13 @@ async def _forgotten(work: _Work) -> Sums:
 
 async def _ended(work: _Work) -> Sums:
     """Jobs that ended, as new ones; of the others those that Redis has lost, as they were."""
-    choice, dry = _choice(work.given), work.given["dry"]
-    run = None if dry else await Run.begin(work.reading, choice, "ended")
+    choice = _choice(work.given)
+    run = None if work.given["dry"] else await Run.begin(work.reading, choice, "ended")
     work.number = run.number if run else None
-    work.sums, others = await ended.bring_back(
-        work.reading, work.pool, choice.ids, run.actor if run else "", stale=work.given["stale"], dry=dry
+    stale, rate = work.given["stale"], work.given["rate"]
+    await ended.carry_out(
+        work.reading, work.pool, choice.ids, run, work.sums, stale=stale, rate=rate, report=work.report
     )
-    if others:
-        await _run(work, Choice(ids=tuple(others)), run).carry_out(None, work.sums)
-    elif run:
-        await run.end(work.sums)
     return work.sums
 
 

@@ -194,6 +194,7 @@ MAKERS: dict[str, tuple[int, Maker]] = {
     "kick": (4, _kick),
     "run": (4, lambda world, scope: {"id": _pending(world, "delayed")}),
     "update": (5, _update),
+    "explain": (2, lambda world, scope: {"id": world.id(), **world.some(0.2, life="all")}),
     "get": (4, lambda world, scope: {"id": world.id(), **world.some(0.3, body=world.rng.choice([True, False]))}),
     "stats": (3, lambda world, scope: world.some(0.6, topic=world.topic(scope))),
     "peek": (4, _peek),

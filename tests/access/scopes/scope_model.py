@@ -20,13 +20,13 @@ Answer = dict[str, Any]
 ALLOWED = {
     "produce": "add update delete",
     "consume": "pop finish touch release bury leave delete",
-    "look": "get peek stats topics workers",
+    "look": "get explain peek stats topics workers",
     "operate": "kick run pause resume purge",
-    "admin": "add update delete pop finish touch release bury leave get peek stats topics workers kick run pause resume"
-    " purge token actions",
+    "admin": "add update delete pop finish touch release bury leave get explain peek stats topics workers kick run"
+    " pause resume purge token actions",
 }
-BY_ID = ("finish", "delete", "touch", "release", "bury", "run", "update", "get")
-CHANGES = (*BY_ID[:-1], "add", "pop", "kick", "purge", "pause", "resume")
+BY_ID = ("finish", "delete", "touch", "release", "bury", "run", "update", "get", "explain")
+CHANGES = (*BY_ID[:-2], "add", "pop", "kick", "purge", "pause", "resume")
 VIRTUAL = {"fan-out": ("alpha-one", "delta"), "fan-in": ("bravo-one", "bravo-two", "charlie")}
 
 
@@ -213,7 +213,14 @@ def _kicked(job: Job, command: Command) -> Outcome:
 
 _OF_ONE: dict[str, Callable[[Job, Command], Outcome]] = {
     **{"finish": _finished, "delete": _deleted, "touch": _changed, "release": _changed, "bury": _changed},
-    **{"run": _pending, "update": _pending, "pop": _taken, "kick": _kicked, "get": lambda job, command: ("OK", None)},
+    **{
+        "run": _pending,
+        "update": _pending,
+        "pop": _taken,
+        "kick": _kicked,
+        "get": lambda job, command: ("OK", None),
+        "explain": lambda job, command: ("OK", None),
+    },
 }
 
 

@@ -161,12 +161,13 @@ class MariaDB(Server):
 
     kind = "mariadb"
 
-    def __init__(self) -> None:
+    def __init__(self, memory: str = "64M") -> None:
         server = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if server is None:
             raise Missing("MariaDB is not installed; .ci/run installs it")
         self._server = server
         self._prefix = Path(server).parent.parent  # /usr, or below where it was unpacked
+        self._memory = memory
         self._as_root = ["--user=root"] if os.geteuid() == 0 else []
         super().__init__()
 
@@ -179,7 +180,11 @@ class MariaDB(Server):
         where = [f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 's'}", "--skip-networking"]
         words = f"--lc-messages-dir={self._prefix / 'share/mysql/english'}"
         # A killed process loses nothing without syncing; a machine that fails is not tried.
-        lighter = ["--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M", "--max-connections=50"]
+        lighter = [
+            "--innodb-flush-log-at-trx-commit=2",
+            f"--innodb-buffer-pool-size={self._memory}",
+            "--max-connections=50",
+        ]
         return [self._server, "--no-defaults", *where, words, *lighter, *self._as_root]
 
     def sql(self, statement: str, database: str | None = None) -> str:

@@ -217,10 +217,35 @@ async def test_a_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
         await open_store(f"sqlite:///{tmp_path}/missing/journal.db")
 
 
-async def test_a_file_that_is_no_database_is_away_and_stays(tmp_path: Path) -> None:
+async def test_a_user_who_may_not_make_tables_is_told_how_to_have_them(mariadb: Any, postgresql: Any) -> None:
+    urls = []
+    for server in (mariadb, postgresql):
+        url = server.new_database()
+        name = address(url).database
+        if server is mariadb:
+            server.sql(
+                f"CREATE USER reader IDENTIFIED BY ''; GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO reader"
+            )
+        else:
+            server.sql("CREATE ROLE reader LOGIN")
+        urls.append(url.replace("//root@", "//reader@").replace("//jobqueue@", "//reader@"))
+    for url, server in zip(urls, (mariadb, postgresql), strict=True):
+        with pytest.raises(Refused, match=r"denied .*; .* `jobqueue journal ddl`"):
+            await open_store(url)
+        ours = url.replace("reader@", "root@" if server is mariadb else "jobqueue@")
+        await found(ours)
+        if server is postgresql:
+            grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO reader"
+            server.sql(f"{grant}; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO reader", address(url).database)
+        store = await open_store(url)
+        await Teller(store).tell(*life())
+        await store.close()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.write_text("not a database, but a text that is long enough to be looked at " * 20)
-    with pytest.raises(Away, match="not a database"):
+    with pytest.raises(Refused, match="not a database"):
         await open_store(f"sqlite:///{path}")
     assert path.read_text().startswith("not a database")
 

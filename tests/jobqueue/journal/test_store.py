@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from buckets.events.codec import Event
 from buckets.job import State, Verb
 from jobqueue.journal.database import open_store
 from jobqueue.journal.rows import WALKED
@@ -216,16 +219,18 @@ async def test_a_row_is_not_overwritten_by_what_is_older(journal_url: str, telle
     assert len(await read(journal_url, "SELECT * FROM jq_event")) == 2
 
 
-@pytest.mark.parametrize("newer", [(NOW, 0, 1), (NOW, 1, 0), (NOW + 1, 0, 0)])
+@pytest.mark.parametrize("newer", [(NOW, 3, 3), (NOW, 4, 0), (NOW + 1, 0, 0)])
 async def test_newer_is_by_ms_then_entry_then_number(
     journal_url: str, teller: Teller, newer: tuple[int, int, int]
 ) -> None:
-    first, second = teller.batch([(NOW, 0, event())]), teller.batch([(*newer[:2], event(Verb.RUN, State.READY))])
-    second.jobs = [(*row[:24], newer[2], *row[25:]) for row in second.jobs]
-    second.events = [(*row[:4], newer[2], *row[5:]) for row in second.events]
-    await teller.write(first)
-    second.before = teller.position
-    await teller.write(second)
+    def at(place: tuple[int, int, int], told: Event) -> Batch:
+        batch = teller.batch([(*place[:2], told)])
+        batch.jobs = [(*row[:24], place[2], *row[25:]) for row in batch.jobs]
+        batch.events = [(*row[:4], place[2], *row[5:]) for row in batch.events]
+        return batch
+
+    await teller.write(at((NOW, 3, 2), event()))
+    await teller.write(at(newer, event(Verb.RUN, State.READY)))
     row = await job(journal_url)
     assert (row["ms"], row["seq"], row["n"], row["state"]) == (*newer, State.READY)
 
@@ -267,10 +272,16 @@ async def test_a_second_writer_is_overtaken(journal_url: str, teller: Teller) ->
     assert [row["id"] for row in rows] == ["a", "c"]
 
 
-async def test_of_two_writers_at_a_time_one_writes(journal_url: str) -> None:
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_of_several_writers_at_a_time_one_writes(journal_url: str, has_begun: bool) -> None:
     stores = [await open_store(journal_url) for _ in range(4)]
     tellers = [Teller(store) for store in stores]
-    done = await asyncio.gather(*(each.tell(*life()) for each in tellers), return_exceptions=True)
+    if has_begun:
+        await tellers[0].tell()
+        for each in tellers:
+            each.position = tellers[0].position
+    told = (each.tell(*life(f"{number}")) for number, each in enumerate(tellers))
+    done = await asyncio.gather(*told, return_exceptions=True)
     # A database may also end one of several that wait for each other: it is to try again, and then is overtaken.
     assert [type(each) for each in done if not isinstance(each, Overtaken | Away)] == [type(None)]
     assert len(await read(journal_url, "SELECT * FROM jq_event")) == 4
@@ -456,3 +467,52 @@ async def test_fewer_events_are_kept_on_demand_and_all_are_counted(journal_url: 
     assert [row["verb"] for row in rows] == ([Verb.ADD, Verb.FINISH, Verb.PAUSE] if kept == "ends" else [])
     assert (await job(journal_url))["state"] == State.FINISHED
     assert (await read(journal_url, "SELECT SUM(events) AS n FROM jq_minute"))[0]["n"] == 5
+
+
+_WRITER = """
+import asyncio, sys
+from jobqueue.journal.database import open_store
+from tests.jobqueue.journal.telling import Teller, life
+
+async def main() -> None:
+    teller = Teller(await open_store(sys.argv[1]))
+    teller.position = await teller.store.position("jq", 0)
+    for number in range(1000):
+        start = 1_700_000_000_000 + 10 * (teller.position.entries if teller.position else 0)
+        await teller.tell(*(each for job in range(100) for each in life(f"{start}-{job}", start=start + job)))
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_writer_of_a_file_leaves_whole_batches(sqlite_url: str) -> None:
+    for kill in range(3):
+        writer = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _WRITER, sqlite_url), stdout=asyncio.subprocess.PIPE
+        )
+        assert writer.stdout
+        await writer.stdout.readline()
+        await asyncio.sleep(0.01 * kill)  # wherever it is then
+        writer.kill()
+        await writer.wait()
+        (events,) = await read(sqlite_url, "SELECT COUNT(*) AS n, COUNT(*) % 400 AS rest FROM jq_event")
+        (sums,) = await read(sqlite_url, "SELECT SUM(events) AS n FROM jq_minute")
+        (position,) = await read(sqlite_url, "SELECT entries AS n FROM jq_position")
+        assert events["rest"] == 0
+        assert events["n"] == sums["n"] == position["n"]
+
+
+async def test_a_file_that_another_writes_for_too_long_counts_as_away(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobqueue.journal.stores.sqlite.LOCKED_S", 0.1)
+    store = await open_store(sqlite_url)
+    teller = Teller(store)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Away, match="locked"):
+        await teller.tell(*life())
+    other.close()
+    await teller.tell(*life())
+    await store.close()

@@ -67,7 +67,7 @@ def test_a_missing_library_is_refused_with_its_extra(
         return None if name == missing else there(name)
 
     monkeypatch.setattr("jobqueue.journal.url.find_spec", found)
-    with pytest.raises(Refused, match=rf"{missing}: pip install 'jobqueue\[{extra}\]'$"):
+    with pytest.raises(Refused, match=rf"{missing}: install jobqueue with its extra \[{extra}\]$"):
         address(url)
 
 

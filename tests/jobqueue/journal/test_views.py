@@ -13,7 +13,7 @@ from buckets.job import State, Verb
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.rows import WALKED
 from jobqueue.journal.store import Batch
-from jobqueue.journal.views import _WORDS
+from jobqueue.journal.views import WORDS
 from jobqueue.metrics.process import LATENESS_S
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.telling import NOW, Teller, event, life, options, read
@@ -48,7 +48,7 @@ async def test_a_life_is_told_in_words(journal_url: str, teller: Teller) -> None
 
 
 async def test_every_verb_has_a_word_of_its_own(journal_url: str, teller: Teller) -> None:
-    assert set(_WORDS) == set(Verb)
+    assert set(WORDS) == set(Verb)
     await teller.tell(*(event(verb, State.READY, at_ms=NOW + verb) for verb in Verb))
     words = [what for (what,) in await seen(journal_url, "SELECT what FROM jq_timeline ORDER BY at", "what")]
     assert len(set(words)) == len(Verb)
@@ -85,11 +85,11 @@ async def test_the_time_is_one_of_the_database_in_utc(journal_url: str, teller: 
 async def test_a_delivery_has_its_times_and_spans(journal_url: str, teller: Teller) -> None:
     await teller.tell(*life())
     (row,) = await read(journal_url, "SELECT * FROM jq_delivery")
-    assert {name: value for name, value in row.items() if name not in ("time", "lease")} == {
+    assert {name: value for name, value in row.items() if name not in ("time", "lease", "seq", "n")} == {
         **{"source": "jq", "shard": 0, "id": "a", "life": NOW, "topic": "t", "priority": 4, "delivery": 1},
-        **{"attempt": 1, "due": NOW + 1000, "ready": NOW + 1002, "popped": (NOW + 2500) * 1000},
+        **{"ms": NOW + 2500, "attempt": 1, "due": NOW + 1000, "ready": NOW + 1002, "popped": (NOW + 2500) * 1000},
         **{"ended": (NOW + 3000) * 1000, "ending": "finished", "late": 1.5, "waited": 1.498, "worked": 0.5},
-        **{"worker": "w1", "instance": "shop1:812:0", "reason": None},
+        **{"worker": "w1", "instance": "shop1:812:0", "reason": None, "ms": NOW + 2500, "seq": 0, "n": 0},
     }
     assert all(isinstance(row[name], float) for name in ("late", "waited", "worked"))
 

@@ -37,7 +37,7 @@ def test_the_command_tells_what_it_wrote(sqlite_url: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--out", "x"], "the journal is not named: give --from, --from-file or JOBQUEUE_JOURNAL"),
+        (["--out", "x"], "name the journal by --from, --from-file or JOBQUEUE_JOURNAL"),
         (["--from", "sqlite:///x.db", "--from-file", "f", "--out", "x"], "--from and --from-file exclude each other"),
         (["--from", "sqlite:////no/such/file", "--out", "x"], "there is no file /no/such/file"),
         (["--from", "redis://:s3cret@h", "--out", "x"], "not the URL of a journal"),
@@ -63,4 +63,6 @@ def test_without_pyarrow_the_extra_is_named(sqlite_url: str) -> None:
     program = [sys.executable, "-c", without, "journal", "export", "--from", sqlite_url, "--out", "x"]
     ran = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
     assert ran.returncode == 2
-    assert ran.stderr == "Error: the export needs the library pyarrow: pip install 'jobqueue[journal-parquet]'\n"
+    assert (
+        ran.stderr == "Error: the export needs the library pyarrow (extra journal-parquet): pip install 'pyarrow>=18'\n"
+    )

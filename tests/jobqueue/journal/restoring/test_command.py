@@ -33,7 +33,9 @@ class Command:
         environment = {**os.environ, "JOBQUEUE_REDIS": self._redis, "JOBQUEUE_JOURNAL": journal or self._journal}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "jobqueue", "restore", *arguments),
-            **{"env": environment, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE},
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
         return process.returncode or 0, out.decode(), err.decode()

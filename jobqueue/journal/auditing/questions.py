@@ -1,0 +1,80 @@
+"""The questions, and asking them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from jobqueue.journal import tables
+from jobqueue.journal.auditing import events, gaps, minutes
+from jobqueue.journal.auditing.asked import Asked, Found
+from jobqueue.journal.auditing.ranges import MINUTE_US
+from jobqueue.journal.database import open_engine
+from jobqueue.journal.explaining.words import moment
+from jobqueue.journal.history import source_of
+from jobqueue.journal.store import Away
+
+_event, _minute, _position = tables.event.c, tables.minute.c, tables.position.c
+_LAG_US = 60_000_000  # which is not worth a note
+
+
+class Question(NamedTuple):
+    """A question, and whether the sums by minute answer it."""
+
+    ask: Callable[[AsyncConnection, str, Asked], Awaitable[Found]]
+    by_minute: bool = False
+
+
+QUESTIONS = {
+    "late": Question(minutes.late, by_minute=True),
+    "waited": Question(events.waited),
+    "dead": Question(events.dead),
+    "deleted": Question(events.deleted),
+    "kicked": Question(events.kicked),
+    "expired-leases": Question(events.expired_leases),
+    "slow": Question(events.slow),
+    "volume": Question(minutes.volume, by_minute=True),
+    "gaps": Question(gaps.gaps),
+}
+
+
+async def ask(url: str, source: str | None, name: str, asked: Asked) -> Found:
+    """Ask a journal. `source`: None where it has only one. Raises Refused, Away, Inexact."""
+    question = QUESTIONS[name]
+    engine = await open_engine(url)
+    try:
+        source = await source_of(engine, source)
+        async with engine.connect() as connection:
+            found = await question.ask(connection, source, asked)
+            found.notes += await _notes(connection, source, name, question, asked)
+            return found
+    except (SQLAlchemyError, OSError) as error:
+        raise Away(str(getattr(error, "orig", None) or error)) from error
+    finally:
+        await engine.dispose()
+
+
+async def _notes(connection: AsyncConnection, source: str, name: str, question: Question, asked: Asked) -> list[str]:
+    """What the answer cannot have."""
+    if question.by_minute:
+        oldest = (await connection.execute(select(func.min(_minute.minute)))).scalar()
+        first = None if oldest is None else oldest * MINUTE_US
+    else:
+        oldest = (await connection.execute(select(func.min(_event.ms)))).scalar()
+        first = None if oldest is None else oldest * 1000
+    ends = select(func.min(_position.since), func.min(_position.time)).where(_position.source == source)
+    begun, until = (await connection.execute(ends)).one()
+    since = max(begun // MINUTE_US * MINUTE_US, first or begun) if question.by_minute else max(begun, first or begun)
+    notes = []
+    if asked.since < since:
+        notes.append(f"the journal goes back to {moment(since)} UTC")
+    if asked.until > until + _LAG_US:
+        notes.append(f"the journal knows what was told until {moment(until)} UTC")
+    missing = 0 if name == "gaps" else await gaps.lost(connection, source, asked)
+    if missing:
+        notes.append(f"{missing:,} entries of that time are missing; see jobqueue audit gaps")
+    return notes
