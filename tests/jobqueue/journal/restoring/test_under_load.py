@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio.subprocess import Process
+from functools import partial
+
 import pytest
 
 from buckets.job import State
@@ -30,7 +33,7 @@ async def lose_and_restore(world: World, redis: str, journal: str, numbers: Numb
         for _ in range(numbers.kills):
             before = await restored(world)
             async with process("restore", "--all", "--rate", str(numbers.rate), redis=redis, journal=journal) as run:
-                await until(lambda run=run, before=before: _has_got_on(world, run, before), 60.0)
+                await until(partial(_has_got_on, world, run, before), 60.0)
         for _ in range(2):
             async with process("restore", "--all", "--rate", "20000", redis=redis, journal=journal) as run:
                 assert await run.wait() == 0
@@ -44,8 +47,8 @@ async def lose_and_restore(world: World, redis: str, journal: str, numbers: Numb
     await check_books(world.pool.redis, world.pool)
 
 
-async def _has_got_on(world: World, run: object, before: int) -> bool:
-    assert getattr(run, "returncode") is None, "it came to its end before it was killed"  # noqa: B009
+async def _has_got_on(world: World, run: Process, before: int) -> bool:
+    assert run.returncode is None, "it came to its end before it was killed"
     return await restored(world) > before + 100
 
 
