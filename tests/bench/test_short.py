@@ -16,6 +16,7 @@ from tests.bench import (
     journal_run,
     memory,
     punctual,
+    restore,
     scripts,
     sizing,
     tls,
@@ -57,6 +58,11 @@ def test_the_benchmark_of_tokens_runs(capsys: pytest.CaptureFixture[str]) -> Non
 async def test_the_benchmark_of_journal_run_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await journal_run.main(0.2, 3_000, (1_000,), ("sqlite",))
     assert "backlog of 3,000 events" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_restore_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await restore.main(2_000, ("sqlite",))
+    assert "2,000 jobs in" in capsys.readouterr().out
 
 
 async def test_the_benchmark_of_tls_runs(capsys: pytest.CaptureFixture[str]) -> None:

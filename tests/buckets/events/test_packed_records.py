@@ -14,7 +14,7 @@ from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.waiting import tick_all
 
 HOUR = 3_600_000
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "backoff_ms": (1_000, 5_000),
     "ttl_ms": 40 * HOUR,
     "retention_ms": HOUR,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio.subprocess import Process
 from functools import partial
 
 import pytest
@@ -46,8 +47,8 @@ async def lose_and_restore(world: World, redis: str, journal: str, numbers: Numb
     await check_books(world.pool.redis, world.pool)
 
 
-async def _has_got_on(world: World, run: object, before: int) -> bool:
-    assert getattr(run, "returncode") is None, "it came to its end before it was killed"  # noqa: B009
+async def _has_got_on(world: World, run: Process, before: int) -> bool:
+    assert run.returncode is None, "it came to its end before it was killed"
     return await restored(world) > before + 100
 
 
