@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
+from buckets.fsck.check import Fsck
 from buckets.job import State
 from buckets.pool.pool import Pool
-from tests.buckets.books import check_books
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import Numbers, Work, process, restored
 from tests.redis_server import RedisServer
@@ -45,7 +45,7 @@ async def lose_and_restore(world: World, redis: str, journal: str, numbers: Numb
     assert work.again == [] and not any(job_id in there for job_id in work.done if job_id.startswith("done"))
     assert all(there[job_id].state is State.RESERVED for job_id in work.held)
     assert set(await world.pool.finish(list(work.held.items()))) == {"finished"}
-    await check_books(world.pool.redis, world.pool)
+    assert (await (await Fsck.open(world.pool.redis)).run()).findings == {}
 
 
 async def _has_got_on(world: World, run: Process, before: int) -> bool:
