@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from buckets.keys import FAMILIES
 from buckets.namespace import Switch, fresh_word, switch_of
 from buckets.shards import Shards
 
@@ -42,7 +41,7 @@ class Events(NamedTuple):
 
 def stream_key(shards: Shards, shard: int) -> str:
     """The key of the stream."""
-    return shards.keys[shard].tag + FAMILIES["EVENTS"]
+    return shards.keys[shard].events
 
 
 async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:

@@ -179,17 +179,21 @@ async def explain_from(url: str, source: str | None, job_id: str, life: Life = N
 
     engine = await open_engine(url)
     try:
-        journal = Journal(engine, await source_of(engine, source))
-        history = await journal.history(job_id)
-        if not (history.events or history.newest):
-            raise unknown(history, is_asked=False)
-        lives = chosen(life, None, history)
-        over = [wait for each in lives[0] for wait in waits(history.of_life(each))]
-        explained = {
-            wait.place: await journal.meanwhile(wait, history)
-            for wait in sorted(over, key=lambda wait: wait.begin - wait.end)[:MOST_EXPLAINED]
-            if wait.place is not None
-        }
-        return answer(job_id, lives, Now(None, notes=[ALONE, *[_CUT] * history.is_cut]), history, explained)
+        return await explain_of(Journal(engine, await source_of(engine, source)), job_id, life)
     finally:
         await engine.dispose()
+
+
+async def explain_of(journal: Journal, job_id: str, life: Life = None) -> Answer:
+    """As `explain_from`, of a journal that is open."""
+    history = await journal.history(job_id)
+    if not (history.events or history.newest):
+        raise unknown(history, is_asked=False)
+    lives = chosen(life, None, history)
+    over = [wait for each in lives[0] for wait in waits(history.of_life(each))]
+    explained = {
+        wait.place: await journal.meanwhile(wait, history)
+        for wait in sorted(over, key=lambda wait: wait.begin - wait.end)[:MOST_EXPLAINED]
+        if wait.place is not None
+    }
+    return answer(job_id, lives, Now(None, notes=[ALONE, *[_CUT] * history.is_cut]), history, explained)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from buckets.errors import NotFound
-from buckets.job import State
+from buckets.job import Job, State
 from buckets.pool.standing import MOST_BEFORE, Standing
 from buckets.topics.within import reaches
 from jobqueue.commands.answers import Answer, described
@@ -68,7 +68,7 @@ def answer(
     is_newest = not known or known[-1] in asked
     shown = now if is_newest else Now(None, notes=now.notes)
     job = shown.standing.job if shown.standing else None
-    lines = [timeline(told, life, explained, job.tries if job else None) for life in asked] if told else []
+    lines = [timeline(told, life, explained, _tries(life, job, told)) for life in asked] if told else []
     return {
         "success": True,
         "id": job_id,
@@ -78,6 +78,14 @@ def answer(
         "sums": _sums(lines) if lines else None,
         "since": _s(history.since) if history else None,
     }
+
+
+def _tries(life: int, job: Job | None, history: History) -> int | None:
+    """How many tries a life has; None: not known."""
+    newest = history.newest
+    if job is not None and job.created == life:
+        return job.tries
+    return newest.tries if newest is not None and newest.life == life else None
 
 
 def _alone(history: History | None, asked: Sequence[int], known: Sequence[int]) -> History | None:

@@ -31,7 +31,7 @@ log = structlog.get_logger()
 _NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch makes many, and no cycles
 _POUR_S = 0.1  # the longest age of shared metrics
 _BYTES_S = 30.0
-_ADD_UP_S = 2.0
+_ADD_UP_S = 60.0
 _KEEP_S = 1.0  # between steps, of which most find nothing to do
 LEAST_TIMEOUT_S = 3.0
 """Of a client that waits for entries: each time for a second."""
@@ -108,11 +108,19 @@ class Drain:
 
     async def _add_up(self) -> None:
         """Have events and totals added up from a new beginning, where that is due."""
-        while True:
-            with contextlib.suppress(JobQueueError):
-                if await self._is_to_add_up():
-                    await totals.renew(self._streams, self._sql, self._source)
-            await asyncio.sleep(_ADD_UP_S)
+        begun = [asyncio.create_task(reader.begins.wait()) for reader in self.readers]
+        try:
+            while True:
+                await asyncio.wait(begun, timeout=_ADD_UP_S, return_when=asyncio.FIRST_COMPLETED)
+                for at, reader in enumerate(self.readers):
+                    if begun[at].done():
+                        reader.begins.clear()
+                        begun[at] = asyncio.create_task(reader.begins.wait())
+                with contextlib.suppress(JobQueueError):
+                    if await self._is_to_add_up():
+                        await totals.renew(self._streams, self._sql, self._source)
+        finally:
+            await _ended(*begun)
 
     async def _is_to_add_up(self) -> bool:
         if not any(reader.lock.is_held for reader in self.readers):

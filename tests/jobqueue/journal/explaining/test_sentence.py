@@ -15,7 +15,7 @@ from buckets.topics.topics import Bounds, Topics
 from jobqueue.journal.explaining.sentence import Now, sentence
 from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told
 from tests.buckets.jobs import add, delete, finish, get, pop_one
-from tests.jobqueue.journal.explaining.telling import NOON, Life, us
+from tests.jobqueue.journal.explaining.lives import NOON, Life, us
 from tests.waiting import tick_all
 
 D, R, V, F = State.DELAYED, State.READY, State.RESERVED, State.FINISHED
