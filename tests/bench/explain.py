@@ -39,7 +39,7 @@ _NUMBERS = {
     "postgresql": "(SELECT i FROM generate_series(0, {last}) AS n(i))",
     "mysql": "(SELECT seq AS i FROM seq_0_to_{last})",
 }
-_JOINED = {"sqlite": "{} || {}", "postgresql": "{} || {}", "mysql": "CONCAT({}, {})"}
+_JOINED = {"sqlite": "{} || ({})", "postgresql": "{} || ({})", "mysql": "CONCAT({}, {})"}
 _OVER = {"sqlite": "/", "postgresql": "/", "mysql": "DIV"}
 
 

@@ -11,6 +11,7 @@ from tests.bench import (
     burst,
     clients,
     cluster,
+    explain,
     export,
     growth,
     journal_run,
@@ -48,6 +49,11 @@ async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.Capture
 async def test_the_benchmark_of_the_export_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await export.main(4000, ("sqlite",))
     assert "sqlite" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_explain_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await explain.main(8_000, ("sqlite",))
+    assert "late --over 1s, a week, by topic" in capsys.readouterr().out
 
 
 def test_the_benchmark_of_tokens_runs(capsys: pytest.CaptureFixture[str]) -> None:

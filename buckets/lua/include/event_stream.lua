@@ -4,6 +4,7 @@
 -- settings. `fresh`: the word of a stream that has none.
 local function found_stream(fresh)
   index('XLEN', EVENTS)  -- another program's key is set aside
+  if redis.call('PTTL', EVENTS) > 0 then redis.call('UNLINK', EVENTS) end  -- what switch_off.lua left
   local groups = redis.pcall('XINFO', 'GROUPS', EVENTS)
   local names, word = {}, nil
   for _, group in ipairs(groups.err and {} or groups) do

@@ -50,6 +50,8 @@ async def bring_back(
     and JobQueueError for what Redis refuses."""
     sums, others = Sums(), list[str]()
     restoring, passing = Restoring(pool, actor), Passing(reading)
+    if not stale:
+        await passing.begin(await restoring.ask(()))
     for some in chunks(list(dict.fromkeys(ids)), PAGE):
         asked = await restoring.ask(some)
         if not stale:
