@@ -23,8 +23,9 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
 .PHONY: package clean
-.PHONY: bench bench-before bench-explain bench-journal bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls bench-upgrade
+.PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
+.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-flood bench-refusals
+.PHONY: bench-restore bench-tokens bench-tls bench-upgrade
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -152,6 +153,12 @@ bench-journal: setup-test  ## events a second into each database of a journal, a
 bench-punctual: setup  ## how late a waiting pop gets its job, and what a takeover costs
 	$(BIN)/python -m tests.bench.punctual
 
+bench-journal-run: setup-test  ## events a second into each kind of database, and how far the journal is behind; FOR=seconds
+	$(BIN)/python -m tests.bench.journal_run $(or $(FOR),20)
+
+bench-restore: setup-test  ## jobs a second that come back from each kind of database; JOBS=number
+	$(BIN)/python -m tests.bench.restore $(or $(JOBS),100000)
+
 bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an idle service
 	$(BIN)/python -m tests.bench.burst
 
@@ -169,6 +176,9 @@ bench-clients: setup  ## throughput of each client, and how its workers die
 
 bench-spark: setup-test  ## rows per second written by Spark, compared with a plain loop of posts
 	$(BIN)/python -m tests.bench.spark
+
+bench-export: setup-test  ## events a second from each database of the journal to Parquet
+	$(BIN)/python -m tests.bench.export
 
 bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
 	$(BIN)/python -m tests.bench.million

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable
 from buckets.keys import Keys, shard_of
-from buckets.namespace import Numbers, Switch, found, open_namespace, switch_of
+from buckets.namespace import Numbers, Switch, found, open_namespace
 from buckets.redis.client import Redis, judge_all
 from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Value
@@ -89,7 +90,9 @@ class Shards:
         self.keys = [Keys(namespace, shard) for shard in range(shards)]
         self.buckets = buckets
         self.switches: list[Switch | None] = [None] * shards
-        """Of the events of each shard, as it was read last."""
+        """Of the events of each shard, as it was read last: `ensure_meta` switches them on again."""
+        self.switches_read = [0.0] * shards
+        """When, by time.monotonic."""
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
         """Who makes the moves, as their events say; without spaces, up to 96 characters."""
 
@@ -103,17 +106,13 @@ class Shards:
         """
         numbers, switches = await open_namespace(redis, namespace, Numbers(shards, buckets))
         opened = cls(redis, namespace, numbers.shards, numbers.buckets, clock)
-        opened.switches = switches
+        opened.switches, opened.switches_read = switches, [time.monotonic()] * numbers.shards
         return opened
 
     async def ensure_meta(self, shard: int) -> None:
         """Write the settings of a shard that lost them, as when Redis was emptied. Raises Unfit."""
         numbers = Numbers(len(self.keys), self.buckets)
         await found(self.redis, self.keys[shard], numbers, self.switches[shard])
-
-    def note_switch(self, shard: int, events: bytes, touches: bytes) -> None:
-        """Note the switch of a shard's events, as a script has just read it: `ensure_meta` switches them on again."""
-        self.switches[shard] = switch_of({"events": events.decode(), "touches": touches.decode()})
 
     def is_away(self, shard: int) -> bool:
         """Whether the server of the shard cannot be asked now."""

@@ -32,6 +32,7 @@ from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
 from jobqueue.journal.explainer import Explainer
+from jobqueue.journal.restorer import Restorer
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
@@ -124,7 +125,7 @@ class Service(Lifecycle):
         engine = self._engine = Engine(
             pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
-        engine.explains = self._explainer(pool, pollers, engine)
+        self._read_journal(engine, pool, pollers)
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
@@ -165,6 +166,14 @@ class Service(Lifecycle):
         self.url = await ports.open(site_web, dialects, self._unix)
         pollers.instance = _instance(self.url, self._worker)
 
+    def _read_journal(self, engine: Engine, pool: Pool, pollers: Pollers) -> None:
+        """Let the engine do what needs a journal, as far as there is one."""
+        url, source = self._settings.journal, self._settings.namespace
+        explainer = Explainer(pool, pollers, engine.bounds, url, source)
+        self._stack.push_async_callback(explainer.close)
+        engine.explains = explainer
+        engine.restores = Restorer(pool, url, source) if url else None
+
     def _redis(self) -> AbstractAsyncContextManager[str]:
         """The URL of its Redis, while it has one."""
         return service_redis(self._settings)
@@ -174,12 +183,6 @@ class Service(Lifecycle):
         pool = await Pool.open(redis, self._settings.namespace, shards=shards, buckets=buckets)
         pool.instance = f"{pool.instance}:{self._worker or 0}"
         return pool
-
-    def _explainer(self, pool: Pool, pollers: Pollers, engine: Engine) -> Explainer:
-        """What explains jobs, with the journal if there is one."""
-        explainer = Explainer(pool, pollers, engine.bounds, self._settings.journal, self._settings.namespace)
-        self._stack.push_async_callback(explainer.close)
-        return explainer
 
     def _timer_loops(
         self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]

@@ -7,12 +7,18 @@ kept with the stream, so it stays when events are switched off and on again, or 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import time
 from typing import NamedTuple
 
-from buckets.keys import FAMILIES
+from buckets.errors import JobQueueError
 from buckets.namespace import Switch, fresh_word, switch_of
 from buckets.shards import Shards
 
+log = logging.getLogger(__name__)
+
+_TRUSTED_S = 300.0  # that a switch was read; less than a stream stays that was dropped
 GROUP = "journal"
 """The group of the stream's readers."""
 
@@ -42,7 +48,7 @@ class Events(NamedTuple):
 
 def stream_key(shards: Shards, shard: int) -> str:
     """The key of the stream."""
-    return shards.keys[shard].tag + FAMILIES["EVENTS"]
+    return shards.keys[shard].events
 
 
 async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:
@@ -51,7 +57,7 @@ async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:
     word = await shards.call(
         "switch_on", shard, entries=switch.entries, touches=int(switch.touches), fresh=fresh_word()
     )
-    shards.switches[shard] = switch
+    _note(shards, shard, switch)
     return str(word.decode())
 
 
@@ -59,8 +65,26 @@ async def switch_off(shards: Shards, shard: int, *, drop: bool = False) -> tuple
     """Switch the events of a shard off. With `drop` its stream goes, too, if all in it is acknowledged. Returns
     whether there is no stream now, and how many of its entries the group has not acknowledged."""
     dropped, left = await shards.call("switch_off", shard, drop=int(drop))
-    shards.switches[shard] = None
+    _note(shards, shard, None)
     return bool(dropped), left
+
+
+def _note(shards: Shards, shard: int, switch: Switch | None) -> None:
+    shards.switches[shard], shards.switches_read[shard] = switch, time.monotonic()
+
+
+async def note_switch(shards: Shards, shard: int, events: bytes, touches: bytes, has_stream: int) -> None:
+    """Note the switch of a shard, as a script has just read it. Where Redis has forgotten it, and an instance that knew
+    nothing of it founded the shard again, events are switched on again: whoever switches them off leaves a stream for
+    ten minutes."""
+    before, read = shards.switches[shard], shards.switches_read[shard]
+    switch = switch_of({"events": events.decode(), "touches": touches.decode()})
+    if before and not switch and not has_stream and time.monotonic() - read < _TRUSTED_S:
+        log.error("namespace.lost", extra={"shard": shard})
+        with contextlib.suppress(JobQueueError):  # tried again at the next look
+            await switch_on(shards, shard, before)
+    else:
+        _note(shards, shard, switch)
 
 
 async def read_events(shards: Shards, shard: int) -> Events:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Sequence
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.events.switch import note_switch
 from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage
@@ -37,8 +38,10 @@ async def beat(
     """For the instance of a token, keep or take each wanted lock of the shard that no other living instance holds, and
     give up the rest. Returns for each lock whether the instance has it now. Raises NoMeta."""
     bits = "".join([str(int(each)) for each in wanted])
-    *taken, events, touches = await shards.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
-    shards.note_switch(shard, events, touches)
+    *taken, events, touches, has_stream = await shards.call(
+        "beat", shard, living, token=token, lease=lease_ms, wanted=bits
+    )
+    await note_switch(shards, shard, events, touches, has_stream)
     return [bool(each) for each in taken]
 
 

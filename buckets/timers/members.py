@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.events.switch import note_switch
 from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage
@@ -57,7 +58,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
     """Sign the list. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
     last signature is at most `apart_ms` older than ours. `versioned`: whether the answer is to have the version. Raises
     NoMeta."""
-    now_us, soonest_ms, version, events, touches, *living = await shards.call(
+    now_us, soonest_ms, version, events, touches, has_stream, *living = await shards.call(
         "sign_in",
         0,
         token=token,
@@ -66,7 +67,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
         now=shards.clock.now(),
         versioned=int(versioned),
     )
-    shards.note_switch(0, events, touches)
+    await note_switch(shards, 0, events, touches, has_stream)
     return Roll(now_us, soonest_ms, int(version) if version.isdigit() else 0, living)
 
 

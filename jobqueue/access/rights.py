@@ -30,6 +30,7 @@ _NAMES: dict[type[Any], str] = {kind: name for name, kind in (*inner.BY_NAME.ite
     inner.Take: "pop",
     inner.Names: "topics",
     inner.Counter: "stats",
+    inner.Restore: "kick",
 }
 COMMANDS = tuple(sorted(_KINDS))
 """The names of all commands, each of which is a right of its own."""

@@ -142,6 +142,12 @@ async def counter(engine: Engine, command: inner.Counter, handover: Handover) ->
 
 
 @one_inner
+async def restore(engine: Engine, command: inner.Restore, handover: Handover) -> Answer:
+    """Bring jobs back from the journal."""
+    return success(id=command.id, count=await engine.restore(command, handover.within))
+
+
+@one_inner
 async def purge(engine: Engine, command: inner.Purge, handover: Handover) -> Answer:
     """Delete the jobs of a topic, or of all that begin alike."""
     return success(count=await engine.listing.purge(command, handover.within))

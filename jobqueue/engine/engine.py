@@ -37,6 +37,7 @@ from buckets import (
 from buckets import Stats as Figures
 from buckets.access.actions import Action, Actions, Fields
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
+from buckets.topics.within import both
 from jobqueue.access.issuing import Issuing
 from jobqueue.caller import CALLER
 from jobqueue.engine.by_callback import ByCallback
@@ -90,6 +91,16 @@ class Explains(Protocol):
         """The answer about a job. Raises NotFound, Unavailable."""
 
 
+class Restores(Protocol):
+    """Brings jobs back; of a service with a journal only."""
+
+    async def one(self, job_id: str, within: str) -> int:
+        """Bring one back, as a new life if it has ended; how many came back. Raises NotFound, Unavailable."""
+
+    async def all(self, within: str, *, skips_overdue: bool) -> int:
+        """Bring back all that Redis does not know; how many came back. Raises Unavailable."""
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -130,6 +141,7 @@ class Engine:
         self.issuing: Issuing | None = None
         """Of a service with tokens only."""
         self.explains: Explains | None = None
+        self.restores: Restores | None = None
 
     @property
     def policies(self) -> Policies:
@@ -321,6 +333,15 @@ class Engine:
         """All that is known of a job, as its answer. Raises NotFound."""
         assert self.explains, "only a service explains"
         return await self.explains.explain(command.id, command.life, within)
+
+    async def restore(self, command: inner.Restore, within: str = "") -> int:
+        """Bring jobs back from the journal; how many came back."""
+        if self.restores is None:
+            raise BadField("there is no journal to restore from, and what it would restore is not lost")
+        reached = both(command.within, within)
+        if command.id is not None:
+            return await self.restores.one(command.id, reached)
+        return await self.restores.all(reached, skips_overdue=command.skips_overdue)
 
     async def stats(self, topic: str | None, within: str = "") -> tuple[Figures, TopicStatus | None]:
         """The figures of a topic and its status, or the figures of all topics, or of those within."""

@@ -172,6 +172,17 @@ class Purge(Struct):
     state: Literal["delayed", "ready", "reserved", "dead"] | None = None
 
 
+class Restore(Struct):
+    """Bring jobs back that Redis does not know, from the journal: one by its id, as a new life if it has ended; or all
+    of the topics within. Answers `count`. NOT_FOUND for an id that the journal does not have; BAD_FIELD where the
+    service has no journal; UNAVAILABLE where that cannot be read, or does not get on."""
+
+    id: str | None = None
+    within: str = ""
+    skips_overdue: bool = False
+    """Jobs whose time has passed stay away, instead of being ready at once."""
+
+
 Inner = (
     Add
     | Pop
@@ -190,5 +201,6 @@ Inner = (
     | Names
     | Counter
     | Purge
+    | Restore
 )
 BY_NAME: dict[str, type[Any]] = {each.__name__.lower(): each for each in get_args(Inner)}

@@ -21,7 +21,7 @@ from jobqueue.journal.tables import event
 from tests.jobqueue.journal.filling import DAY, DAY_MS, life_of
 from tests.jobqueue.journal.servers import MariaDB, Missing, PostgreSQL
 
-EVENTS = 2_000_000
+EVENTS = 1_000_000
 ROUNDS = 3
 _BATCH = 20_000
 _SERVERS = {"postgresql": PostgreSQL, "mariadb": MariaDB}
@@ -78,7 +78,7 @@ async def main(events: int = EVENTS, kinds: tuple[str, ...] = ALL) -> None:
             await fill(url, events)
             rates = [await export(url, f"{folder}/{number}", "events") for number in range(ROUNDS)]
             bytes_each = size(f"{folder}/0") / events
-            deliveries = await export(url, f"{folder}/0", "deliveries")
+            deliveries = await export(url, f"{folder}/of-deliveries", "deliveries")
         speeds = ", ".join(f"{rate:,.0f}" for rate in sorted(rates))
         print(f"{kind:12}{speeds:32}{bytes_each:8.1f}{deliveries:12,.0f}", flush=True)
 

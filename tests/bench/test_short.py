@@ -7,7 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import burst, clients, cluster, explain, growth, memory, punctual, scripts, sizing, tls, tokens, walk
+from tests.bench import (
+    burst,
+    clients,
+    cluster,
+    explain,
+    export,
+    growth,
+    journal_run,
+    memory,
+    punctual,
+    restore,
+    scripts,
+    sizing,
+    tls,
+    tokens,
+    walk,
+)
 from tests.bench.compare import NOT_MEASURED, MissingError
 from tests.bench.compare.__main__ import GROUPS, bench, load, versions
 from tests.bench.compare.install import program
@@ -30,6 +46,11 @@ async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.Capture
     assert capsys.readouterr().out.count("formula") == 5 * len(set(binaries()))
 
 
+async def test_the_benchmark_of_the_export_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await export.main(4000, ("sqlite",))
+    assert "sqlite" in capsys.readouterr().out
+
+
 async def test_the_benchmark_of_explain_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await explain.main(8_000, ("sqlite",))
     assert "late --over 1s, a week, by topic" in capsys.readouterr().out
@@ -38,6 +59,16 @@ async def test_the_benchmark_of_explain_runs(capsys: pytest.CaptureFixture[str])
 def test_the_benchmark_of_tokens_runs(capsys: pytest.CaptureFixture[str]) -> None:
     tokens.main(1, 0.2)
     assert "a token with topics and a rate" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_journal_run_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await journal_run.main(0.2, 3_000, (1_000,), ("sqlite",))
+    assert "backlog of 3,000 events" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_restore_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await restore.main(2_000, ("sqlite",))
+    assert "2,000 jobs in" in capsys.readouterr().out
 
 
 async def test_the_benchmark_of_tls_runs(capsys: pytest.CaptureFixture[str]) -> None:

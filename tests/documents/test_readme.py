@@ -13,7 +13,7 @@ from typing import Any
 from tests.acceptance.service import ROOT, Client, ServiceProcess
 
 # Fields that differ from run to run.
-_VARYING = ("due", "lease")
+_VARYING = ("due", "created", "lease")
 # A package manager, and one of our own names as a registry would know it.
 _BY_NAME = re.compile(r"(pip3? install|npm (install|i))\b[^\n`#]*?[ '\"](@?jobqueue|pyspark-jobqueue)")
 _TEXTS = (".md", ".py", ".js", ".ts", ".php", ".json", ".toml", ".cfg")

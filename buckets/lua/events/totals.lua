@@ -4,7 +4,7 @@
 -- returns: {now (us), the last id of the stream, created, finished, deleted, replaced, …}: four numbers for each topic
 -- fails: never
 -- repeat: yes
--- include: clock last_event
+-- include: clock event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -5,7 +5,7 @@
 --   the bytes
 -- fails: never
 -- repeat: yes
--- include: clock last_event
+-- include: clock event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -4,6 +4,7 @@
 -- settings. `fresh`: the word of a stream that has none.
 local function found_stream(fresh)
   index('XLEN', EVENTS)  -- another program's key is set aside
+  if redis.call('PTTL', EVENTS) > 0 then redis.call('UNLINK', EVENTS) end  -- what switch_off.lua left
   local groups = redis.pcall('XINFO', 'GROUPS', EVENTS)
   local names, word = {}, nil
   for _, group in ipairs(groups.err and {} or groups) do
@@ -47,3 +48,13 @@ local function unread(length)
   local ahead = length - held(pending, redis.call('XRANGE', EVENTS, '-', '+', 'COUNT', '1')[1][1])
   return math.min(group.lag or ahead, ahead), pending, last
 end
+
+-- The last id that the stream of events has ever had.
+local function last_event()
+  local stream = redis.pcall('XINFO', 'STREAM', EVENTS)
+  for at = 1, stream.err and 0 or #stream, 2 do
+    if stream[at] == 'last-generated-id' then return stream[at + 1] end
+  end
+  return '0-0'
+end
+

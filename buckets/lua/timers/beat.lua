@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Take and keep the locks of a shard's timers that this instance wants, and give up the others that it holds.
 -- arrows: none
--- returns: for each bucket 1 if this instance holds its lock now; then the fields events and touches of the settings, or empty
+-- returns: for each bucket 1 if this instance holds its lock now; then the fields events and touches of the settings, or empty;
+--   and 1 if there is a stream of events, else 0
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
@@ -33,6 +34,6 @@ for number = 1, #wanted do
   end
 end
 local switch = redis.pcall('HMGET', meta, 'events', 'touches')  -- damaged settings must not stop timers
-ours[#wanted + 1], ours[#wanted + 2] = switch[1] or '', switch[2] or ''
+ours[#wanted + 1], ours[#wanted + 2], ours[#wanted + 3] = switch[1] or '', switch[2] or '', redis.call('EXISTS', EVENTS)
 if given > 0 then redis.call('SPUBLISH', BELL, 'free') end
 return ours

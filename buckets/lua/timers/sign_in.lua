@@ -2,8 +2,8 @@
 -- Sign in as a live instance, and remove the members that have not signed in for too long.
 -- arrows: none
 -- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the version of
---   the records of tokens, or empty; the fields events and touches of the settings, or empty; the tokens of the members,
---   including this one
+--   the records of tokens, or empty; the fields events and touches of the settings, or empty; 1 if there is a stream of
+--   events, else 0; the tokens of the members, including this one
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 -- include: clock
@@ -46,5 +46,6 @@ end
 local version = versioned == '1' and redis.pcall('HGET', TOKENS, '!version')
 local switch = redis.pcall('HMGET', meta, 'events', 'touches')  -- damaged settings must not stop timers
 return {
-  now_us, soonest, type(version) == 'string' and version or '', switch[1] or '', switch[2] or '', unpack(living)
+  now_us, soonest, type(version) == 'string' and version or '', switch[1] or '', switch[2] or '',
+  redis.call('EXISTS', EVENTS), unpack(living)
 }

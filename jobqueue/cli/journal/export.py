@@ -54,7 +54,7 @@ def export_command(
     and run again. Exit code 1: it stopped before the end; 2: it could not begin.
     """
     if importlib.util.find_spec("pyarrow") is None:
-        raise CannotBegin("the export needs the library pyarrow: pip install 'jobqueue[journal-parquet]'")
+        raise CannotBegin("the export needs the library pyarrow (extra journal-parquet): pip install 'pyarrow>=18'")
     url = _checked(named(url_from, url_file) or os.environ.get("JOBQUEUE_JOURNAL"))
     asyncio.run(_export(url, out, source, what, (since and since.date(), until and until.date())))
 

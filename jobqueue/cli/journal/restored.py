@@ -18,6 +18,7 @@ _NOT_PUT = {
     "known": "known to Redis, which keeps what it has",
     "ended": "ended meanwhile",
     "held": "had ended, but another worker has them by now",
+    "absent": "did not live then",
     "skipped": "overdue, not brought back",
 }
 _LEFT = {

@@ -31,7 +31,7 @@ from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain, NotCommitted
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.restoring import beginning, ended
-from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun, Progress, Stopped, Sums
+from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.forgotten import Forgotten
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.restore import Restore
@@ -48,6 +48,27 @@ _LEAST_TIMEOUT_S = 3.0  # a reader waits for a second
 _TELL_S = 1.0
 
 
+_SHOWN = {
+    **{"looked": "looked at", "put": "put", "known": "known", "ended": "ended"},
+    "without_body": "without a body",
+}
+
+
+def progress() -> Report:
+    """What tells how far a run is: a line a second, on a terminal."""
+    told = float("-inf")
+
+    def report(how_far: Progress) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - told >= _TELL_S:
+            told, counts = now, how_far.sums.counts
+            words = ", ".join(f"{word} {counts[name]:,}" for name, word in _SHOWN.items())
+            click.echo(f"{words}, of {max(how_far.total, counts['looked']):,}", err=True)
+
+    return report
+
+
 @dataclass
 class _Work:
     """One call of the command."""
@@ -56,24 +77,9 @@ class _Work:
     reading: Reading
     pool: Pool
     sums: Sums
+    report: Report
     number: int | None = None
     """Of the run; None: none is kept."""
-    told: float = 0.0
-
-    def report(self, progress: Progress) -> None:
-        """A line a second, on a terminal."""
-        now = time.monotonic()
-        if sys.stderr.isatty() and now - self.told >= _TELL_S:
-            self.told = now
-            counts = progress.sums.counts
-            words = ", ".join(f"{word} {counts[name]:,}" for name, word in _SHOWN.items())
-            click.echo(f"{words}, of {max(progress.total, counts['looked']):,}", err=True)
-
-
-_SHOWN = {
-    **{"looked": "looked at", "put": "put", "known": "known", "ended": "ended"},
-    "without_body": "without a body",
-}
 
 
 def restore(config: str | None, given: Mapping[str, Any]) -> int:
@@ -95,7 +101,7 @@ async def _restore(config: str | None, given: Mapping[str, Any]) -> int:
     url = chosen.redis or running_at(Path(chosen.data))
     async with _opened(chosen, url, given["source"] or chosen.namespace) as (reading, pool):
         await beginning.check_source(reading)
-        work = _Work(given, reading, pool, Sums())
+        work = _Work(given, reading, pool, Sums(), progress())
         stopped = await _beside(_drained(chosen, url, reading.source, pool, given["stale"]), work)
     _tell(work, stopped)
     return LEFT if stopped or work.sums.left else DONE
@@ -201,16 +207,13 @@ async def _forgotten(work: _Work) -> Sums:
 
 async def _ended(work: _Work) -> Sums:
     """Jobs that ended, as new ones; of the others those that Redis has lost, as they were."""
-    choice, dry = _choice(work.given), work.given["dry"]
-    run = None if dry else await Run.begin(work.reading, choice, "ended")
+    choice = _choice(work.given)
+    run = None if work.given["dry"] else await Run.begin(work.reading, choice, "ended")
     work.number = run.number if run else None
-    work.sums, others = await ended.bring_back(
-        work.reading, work.pool, choice.ids, run.actor if run else "", stale=work.given["stale"], dry=dry
+    stale, rate = work.given["stale"], work.given["rate"]
+    await ended.carry_out(
+        work.reading, work.pool, choice.ids, run, work.sums, stale=stale, rate=rate, report=work.report
     )
-    if others:
-        await _run(work, Choice(ids=tuple(others)), run).carry_out(None, work.sums)
-    elif run:
-        await run.end(work.sums)
     return work.sums
 
 

@@ -38,7 +38,6 @@ class Figures:
         self._entries = self._by_shard(
             "jobqueue_journal_lag_entries", "Entries of the stream that are not in the journal."
         )
-        self._bytes = self._by_shard("jobqueue_journal_stream_bytes", "Memory of the stream of events in Redis.")
 
     def _by_shard(self, name: str, help: str) -> Gauge:
         return Gauge(name, help, ["shard"], registry=self.registry, multiprocess_mode="livemax")
@@ -69,13 +68,9 @@ class Figures:
         self._lag.labels(str(shard)).set(seconds)
         self._entries.labels(str(shard)).set(entries)
 
-    def weighs(self, shard: int, size: int) -> None:
-        """The stream of a shard has this many bytes."""
-        self._bytes.labels(str(shard)).set(size)
-
     def left(self, shard: int) -> None:
         """Another process drains the shard now."""
-        for gauge in (self._lag, self._entries, self._bytes):
+        for gauge in (self._lag, self._entries):
             gauge.labels(str(shard)).set(nan)
 
     def pour(self) -> None:

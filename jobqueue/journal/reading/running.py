@@ -13,7 +13,6 @@ import structlog
 
 from buckets.errors import JobQueueError
 from buckets.events.stream import Stream
-from buckets.events.switch import read_events
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue.journal.keeping import Periods
@@ -24,14 +23,12 @@ from jobqueue.journal.reading.shard import ShardReader
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.walk import Walk
 from jobqueue.journal.reading.writing import Writer
-from jobqueue.journal.url import without_password
 
 log = structlog.get_logger()
 
 _NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch makes many, and no cycles
 _POUR_S = 0.1  # the longest age of shared metrics
-_BYTES_S = 30.0
-_ADD_UP_S = 2.0
+_ADD_UP_S = 60.0
 _KEEP_S = 1.0  # between steps, of which most find nothing to do
 LEAST_TIMEOUT_S = 3.0
 """Of a client that waits for entries: each time for a second."""
@@ -72,7 +69,7 @@ class Drain:
         async with AsyncExitStack() as stack:
             for client in self._clients:
                 stack.push_async_callback(client.close)
-            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh(), self._keep(), self._add_up())]
+            beside = [asyncio.create_task(each) for each in (self._pour(), self._keep(), self._add_up())]
             stack.push_async_callback(_ended, *beside)
             tasks = [asyncio.create_task(reader.run(), name="journal reader") for reader in self.readers]
             stack.push_async_callback(_ended, *tasks)
@@ -108,29 +105,24 @@ class Drain:
 
     async def _add_up(self) -> None:
         """Have events and totals added up from a new beginning, where that is due."""
-        while True:
-            with contextlib.suppress(JobQueueError):
-                if await self._is_to_add_up():
-                    await totals.renew(self._streams, self._sql, self._source)
-            await asyncio.sleep(_ADD_UP_S)
+        begun = [asyncio.create_task(reader.begins.wait()) for reader in self.readers]
+        try:
+            while True:
+                await asyncio.wait(begun, timeout=_ADD_UP_S, return_when=asyncio.FIRST_COMPLETED)
+                for at, reader in enumerate(self.readers):
+                    if begun[at].done():
+                        reader.begins.clear()
+                        begun[at] = asyncio.create_task(reader.begins.wait())
+                with contextlib.suppress(JobQueueError):
+                    if await self._is_to_add_up():
+                        await totals.renew(self._streams, self._sql, self._source)
+        finally:
+            await _ended(*begun)
 
     async def _is_to_add_up(self) -> bool:
         if not any(reader.lock.is_held for reader in self.readers):
             return False
         return await totals.is_due(self._sql, self._source, await self._shards.now_us())
-
-    async def _weigh(self) -> None:
-        """Measure the streams now and then."""
-        while True:
-            for shard, reader in enumerate(self.readers):
-                if reader.lock.is_held:
-                    await self._weigh_one(shard)
-            await asyncio.sleep(_BYTES_S)
-
-    async def _weigh_one(self, shard: int) -> None:
-        with contextlib.suppress(JobQueueError):
-            found = await read_events(self._shards, shard)
-            self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:
@@ -154,7 +146,6 @@ async def drain(
     sql = Sql(url)
     if not await unless(stop, sql.open()):
         return True
-    log.info("journal.opened", journal=without_password(url), source=options.source)
     try:
         await Drain(shards, sql, options, figures, reading, periods).run(stop)
     except NotCommitted:

@@ -77,6 +77,8 @@ class ShardReader:
         self._options, self._figures = options, figures
         self._source = options.source
         self.lock = Lock(stream)
+        self.begins = asyncio.Event()
+        """Set when it begins to drain, and after what breaks the sum of its events."""
         self._stopping = asyncio.Event()
         self._forgotten = START
         self._density = float(options.batch)  # events of an entry, as the last page had them
@@ -132,6 +134,7 @@ class ShardReader:
             return
         if not self._has_begun:
             self._has_begun = True
+            self.begins.set()
             log.info("journal.started", shard=self._shard, source=self._source, position=str(place_of(position)))
         self._forgotten = await self._sql.forgotten_until(self._source, self._shard)
         position = await self._drain_pending(position)
@@ -196,6 +199,7 @@ class ShardReader:
         counted = position._replace(entries=position.entries + entries)
         await self._write_gap(position, counted, verdict.LOST, after, upto, entries, view)
         self._figures.gap(entries)
+        self.begins.set()
         log.error("journal.gap", shard=self._shard, entries=entries, after=str(after), upto=str(upto))
         return counted
 
@@ -208,6 +212,7 @@ class ShardReader:
         await self._sql.write(Batch(self._source, self._shard, position, again, gaps=gaps))
         self._forgotten = max(self._forgotten, upto)
         self._figures.went_back()
+        self.begins.set()
         log.error("journal.went_back", shard=self._shard, epoch=again.epoch, after=str(after), upto=str(upto))
         return again
 

@@ -26,6 +26,12 @@ _AT_ONCE = 200  # topics of a script
 _MINUTE_US = 60_000_000
 _REST = ""  # the topic of the row for all that have none
 _WIDTH = len(TOTALS)
+COMPARED = ("added", "finished", "deleted")
+"""What is compared. Redis also counts as replaced what was added over a tombstone, and a replaced job as deleted in the
+topic that it had, which no event tells: so the added ones are those created or replaced, and the deleted ones are
+compared over all topics."""
+_BY_TOPIC = 2
+ALL = "all topics"
 _NEW = (Verb.ADD, Verb.IMPORT, Verb.RESTORE)
 _BROUGHT = (Verb.IMPORT, Verb.RESTORE)
 
@@ -88,11 +94,16 @@ async def is_due(sql: Sql, source: str, now_us: int) -> bool:
 
 @dataclass(slots=True)
 class Difference:
-    """Of a topic; numbers in the order of `TOTALS`."""
+    """Of a topic, or all; numbers in the order of `COMPARED`."""
 
-    redis: list[int] = field(default_factory=lambda: [0] * _WIDTH)
+    redis: list[int] = field(default_factory=lambda: [0] * len(COMPARED))
     """Since the first place, by Redis."""
-    journal: list[int] = field(default_factory=lambda: [0] * _WIDTH)
+    journal: list[int] = field(default_factory=lambda: [0] * len(COMPARED))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether they differ."""
+        return self.redis != self.journal
 
 
 async def compare(sql: Sql, source: str, until: Bases) -> dict[str, Difference]:
@@ -106,20 +117,32 @@ async def compare(sql: Sql, source: str, until: Bases) -> dict[str, Difference]:
     for topic, numbers in counted.items():
         compared[topic].journal = numbers
     for (shard, topic), base in until.items():
-        _add(compared[topic].redis, base.numbers)
-        _add(compared[topic].redis, since[shard, topic].numbers if (shard, topic) in since else (), -1)
+        _add(compared[topic].redis, _compared(base.numbers))
+        before = since.get((shard, topic))
+        _add(compared[topic].redis, _compared(before.numbers) if before else (), -1)
     compared.pop(_REST, None)
+    whole = Difference()
     for topic, found in compared.items():
-        if found.redis != found.journal and await _began_again(sql, source, topic, _sum(until, topic), later[topic]):
-            found.redis = found.journal
-    return dict(compared)
+        differs = found.redis[:_BY_TOPIC] != found.journal[:_BY_TOPIC]
+        if differs and await _began_again(sql, source, topic, _sum(until, topic), later[topic]):
+            found.redis = list(found.journal)
+        _add(whole.redis, found.redis)
+        _add(whole.journal, found.journal)
+        found.redis[_BY_TOPIC:] = found.journal[_BY_TOPIC:]
+    return {**compared, ALL: whole}
+
+
+def _compared(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Redis's totals as they are compared."""
+    named = dict(zip(TOTALS, numbers, strict=True))
+    return named["created"] + named["replaced"], named["finished"], named["deleted"]
 
 
 def _sum(bases: Bases, topic: str) -> list[int]:
     """The totals of a topic over all shards."""
-    numbers = [0] * _WIDTH
+    numbers = [0] * len(COMPARED)
     for (_, name), base in bases.items():
-        _add(numbers, base.numbers if name == topic else ())
+        _add(numbers, _compared(base.numbers) if name == topic else ())
     return numbers
 
 
@@ -131,14 +154,14 @@ async def _began_again(sql: Sql, source: str, topic: str, now: Sequence[int], la
         .where(minute.c.source == source, minute.c.topic == topic)
         .order_by(minute.c.minute.desc())
     )
-    wanted = [one + other for one, other in zip(now, later, strict=True)]
-    numbers, last = [0] * _WIDTH, None
+    wanted = [one + other for one, other in zip(now, later, strict=True)][:_BY_TOPIC]
+    numbers, last = [0] * len(COMPARED), None
     for at, verb, after, events in await sql.run(lambda connection: connection.execute(query).all()):
-        if at != last and numbers == wanted:
+        if at != last and numbers[:_BY_TOPIC] == wanted:
             return True
         _add(numbers, _of(verb, after, events))
         last = at
-    return numbers == wanted
+    return numbers[:_BY_TOPIC] == wanted
 
 
 def _add(numbers: list[int], more: Iterable[int], sign: int = 1) -> None:
@@ -161,10 +184,9 @@ def _of(verb: int, after: int, number: int) -> tuple[int, ...]:
     """What events count for."""
     is_own = verb not in _BROUGHT
     return (
-        number if verb in _NEW and after in LIVE else 0,
+        number if verb in (*_NEW, Verb.REPLACE) and after in LIVE else 0,
         number if is_own and after == State.FINISHED else 0,
         number if verb == Verb.REPLACE or (is_own and after == State.DELETED) else 0,
-        number if verb == Verb.REPLACE else 0,
     )
 
 
@@ -173,8 +195,8 @@ def _counted(
 ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     """What the journal counts: the sums of later minutes, and events of the first one, without those behind the end;
     and those behind the end."""
-    counted: dict[str, list[int]] = defaultdict(lambda: [0] * _WIDTH)
-    later: dict[str, list[int]] = defaultdict(lambda: [0] * _WIDTH)
+    counted: dict[str, list[int]] = defaultdict(lambda: [0] * len(COMPARED))
+    later: dict[str, list[int]] = defaultdict(lambda: [0] * len(COMPARED))
     sums = (
         select(minute.c.topic, minute.c.verb, minute.c.state, func.sum(minute.c.events))
         .where(minute.c.source == source, minute.c.minute > minute_of)

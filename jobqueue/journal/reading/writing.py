@@ -66,42 +66,58 @@ class Writer:
         """Write entries behind the position, and move it; returns it. `told_us`: until when all is told that was told.
         Those up to the place `forgotten` may be there already, as Redis went back; with `may_repeat` others too. Raises
         Overtaken."""
-        position = position._replace(time=max(position.time, told_us))
         if self._options.bodies:
             await self._fetch_bodies(units)
-        old = [unit for unit in units if unit.place <= forgotten]
-        for some, drained in ((old, forgotten), (units[len(old) :], START)):
-            if some:
-                position = await self._write(position, some, drained, may_repeat or drained > START)
+        old, new = (
+            [unit for unit in units if unit.place <= forgotten],
+            [unit for unit in units if unit.place > forgotten],
+        )
+        if old:
+            position = await self._write(position, old, 0 if new else told_us, forgotten, may_repeat=True)
+        if new:
+            position = await self._write(position, new, told_us, START, may_repeat=may_repeat)
         return position
 
-    async def _write(self, position: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool) -> Position:
+    async def _write(
+        self, position: Position, units: Sequence[Unit], told_us: int, forgotten: Place, *, may_repeat: bool
+    ) -> Position:
         last = units[-1].place
-        after = position._replace(ms=last.ms, seq=last.seq, entries=position.entries + len(units))
+        after = position._replace(
+            ms=last.ms, seq=last.seq, entries=position.entries + len(units), time=max(position.time, told_us)
+        )
         try:
             await self._commit(position, after, units, forgotten, may_repeat)
-        except ContentRefused as error:
+        except ContentRefused:
             if len(units) == 1:
-                await self._write_alone(position, after, units[0], forgotten, str(error))
+                await self._write_alone(position, after, units[0], forgotten)
                 return after
             half = len(units) // 2
-            between = await self._write(position, units[:half], forgotten, may_repeat)
-            return await self._write(between, units[half:], forgotten, may_repeat)
+            between = await self._write(position, units[:half], 0, forgotten, may_repeat=may_repeat)
+            return await self._write(between, units[half:], told_us, forgotten, may_repeat=may_repeat)
         return after
 
-    async def _write_alone(self, position: Position, after: Position, unit: Unit, forgotten: Place, why: str) -> None:
+    async def _write_alone(self, position: Position, after: Position, unit: Unit, forgotten: Place) -> None:
         """Write an entry of which something is refused. Its events stay behind the position until all are written, so
         that each may be there already."""
+        if unit.entry is None:
+            await self._set_aside(position, unit, WHOLE, unit.why)
         for n, each in enumerate(unit.events):
             alone = Unit(unit.place, unit.fields, unit.entry, [each], n)
             try:
                 await self._commit(position, position, [alone], forgotten, may_repeat=True)
             except ContentRefused as error:
-                why = str(error)
-                refused = [self._refused(unit, n, why)]
-                await self._sql.write(Batch(self._source, self._shard, position, position, refused=refused))
-                self._tell_refused(unit, n, why)
+                await self._set_aside(position, unit, n, str(error))
         await self._sql.write(Batch(self._source, self._shard, position, after))
+
+    async def _set_aside(self, position: Position, unit: Unit, n: int, why: str) -> None:
+        """Keep what the database refuses, or else that it was refused."""
+        row = self._refused(unit, n, why)
+        try:
+            await self._sql.write(Batch(self._source, self._shard, position, position, refused=[row]))
+        except ContentRefused:  # it is as large as what was refused
+            bare = (*row[:-1], b"")
+            await self._sql.write(Batch(self._source, self._shard, position, position, refused=[bare]))
+        self._tell_refused(unit, n, why)
 
     async def _commit(
         self, position: Position, after: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool

@@ -52,7 +52,8 @@ class Sums:
 
     counts: Counter[str] = field(default_factory=Counter)
     """`looked`; of these `known` to Redis, `ended` meanwhile, `put` (of these `tombstones`, `overdue`, `expired`: dead
-    as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue; and those of LEFT."""
+    as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue, `absent` at the time that
+    was asked for; and those of LEFT."""
     named: dict[str, list[str]] = field(default_factory=dict)
     """The ids of those of LEFT."""
 

@@ -11,9 +11,36 @@ from buckets.pages import chunks
 from buckets.pool.pool import Pool
 from buckets.record import unpack_optional
 from buckets.shards import ACTOR
-from jobqueue.journal.restoring.choice import ENDED, Stopped, Sums
+from jobqueue.journal.restoring.choice import ENDED, Choice, Report, Stopped, Sums
 from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.restoring.restore import RATE, Restore
+from jobqueue.journal.restoring.runs import Run
+
+
+async def carry_out(
+    reading: Reading,
+    pool: Pool,
+    ids: Sequence[str],
+    run: Run | None,
+    sums: Sums,
+    *,
+    stale: bool = False,
+    rate: float = RATE,
+    report: Report = lambda progress: None,
+) -> None:
+    """Bring back jobs that ended as new ones, and those that Redis has lost as they were. `run`: None: only tell.
+    Raises as `bring_back` and Restore do."""
+    actor = run.actor if run else ""
+    done, others = await bring_back(reading, pool, ids, actor, stale=stale, dry=run is None)
+    sums.counts.update(done.counts)
+    sums.named.update(done.named)
+    if others:
+        restoring, choice = Restoring(pool, actor), Choice(ids=tuple(others))
+        rest = Restore(reading, restoring, choice, run, rate=rate, stale=stale, report=report)
+        await rest.carry_out(None, sums)
+    elif run:
+        await run.end(sums)
 
 
 async def bring_back(
@@ -23,6 +50,8 @@ async def bring_back(
     and JobQueueError for what Redis refuses."""
     sums, others = Sums(), list[str]()
     restoring, passing = Restoring(pool, actor), Passing(reading)
+    if not stale:
+        await passing.begin(await restoring.ask(()))
     for some in chunks(list(dict.fromkeys(ids)), PAGE):
         asked = await restoring.ask(some)
         if not stale:

@@ -41,7 +41,7 @@ class Judging:
             return "ended" if row.ended is not None else "known"  # Redis has told of it since
         if row.state == 0 or self._gaps.hide(row):
             return "unsure"
-        as_it_was = then.get(row.id, "ended") if self._past else row
+        as_it_was = then.get(row.id, "absent") if self._past else row
         if isinstance(as_it_was, str):
             return as_it_was
         if as_it_was.state in ENDED and as_it_was.next <= now_ms:

@@ -50,8 +50,7 @@ class Past:
 
     def _lived(self) -> Any:
         """The condition that a job may have lived then."""
-        condition = and_(self._reading.of_source(tables.job), or_(_JOB.ended.is_(None), _JOB.ended > self._as_of))
-        return and_(condition, _JOB.id.in_(self._choice.ids)) if self._choice.ids else condition
+        return and_(self._reading.of_source(tables.job), or_(_JOB.ended.is_(None), _JOB.ended > self._as_of))
 
     async def total(self) -> int:
         """How many there are at most."""
@@ -77,11 +76,8 @@ class Past:
     async def _living(self, rows: Sequence[Any]) -> list[Any]:
         told = await self._told([row.id for row in rows if reaches(self._choice.topics, row.topic)])
         order = {int(state): place for place, state in enumerate((*PENDING, State.DEAD))}
-        living = [row for row in rows if row.id in told and self._is_wanted(told[row.id].state_after)]
+        living = [row for row in rows if row.id in told and told[row.id].state_after in self._choice.states]
         return sorted(living, key=lambda row: (order[told[row.id].state_after], told[row.id].next))
-
-    def _is_wanted(self, state: int) -> bool:
-        return state in LIVE if self._choice.ids else state in self._choice.states
 
     async def _told(self, ids: Sequence[str]) -> dict[str, Any]:
         """The last event of each job until then."""
@@ -122,6 +118,8 @@ def _order(row: Any) -> tuple[int, int, int, int]:
 
 
 def _then(row: JobRow, told: Any, since: set[str]) -> JobRow | str:
+    if told.state_after not in LIVE:
+        return "absent"
     if "ended" in since or (row.life == told.life and row.state == State.FINISHED):
         return "ended"
     if row.life != told.life:

@@ -87,12 +87,11 @@ class Restore:
         return max(each.at for each in asked) // 1000
 
     def _pages(self, now_ms: int) -> tuple[_Pages, Past | None]:
-        if self._choice.as_of is not None:
-            past = Past(self._reading, self._choice, self._choice.as_of)
-            return past, past
+        as_of = self._choice.as_of
+        past = None if as_of is None else Past(self._reading, self._choice, as_of)
         if self._choice.ids:
-            return Named(self._reading, self._choice.ids), None
-        return Listing(self._reading, self._choice, now_ms), None
+            return Named(self._reading, self._choice.ids), past
+        return past or Listing(self._reading, self._choice, now_ms), past
 
     async def _ahead(self, pages: AsyncIterator[Page]) -> AsyncIterator[_AskedPage]:
         """The pages, each asked about; some ahead of the one that is worked on, as the wait for the journal is long
@@ -158,11 +157,14 @@ class Restore:
             return {}
         if not self._stale:
             await self._passing.wait(asked)
-        fates = await self._judging.judge(wanted, max(each.at for each in asked) // 1000)
+        loop = asyncio.get_running_loop()
         if self._run:
-            await self._keep_to_the_rate(len(fates))
-            return self._judge_all(fates, await self._put(fates))
-        return self._judge_all(fates, [True] * len(fates))
+            await asyncio.sleep(max(self._free_at - loop.time(), 0))  # before they are judged: that must not grow old
+        fates = await self._judging.judge(wanted, max(each.at for each in asked) // 1000)
+        if not self._run:
+            return self._judge_all(fates, [True] * len(fates))
+        self._free_at = max(self._free_at, loop.time()) + len(fates) / self._rate
+        return self._judge_all(fates, await self._put(fates))
 
     async def _put(self, fates: dict[str, Fate]) -> list[bool | JobQueueError]:
         return await self._restoring.put([(job_id, fate.record) for job_id, fate in fates.items()])
@@ -183,8 +185,3 @@ class Restore:
         self.sums.counts["put" if was_put else "known"] += 1
         if was_put and fate.counted:
             self.sums.counts[fate.counted] += 1
-
-    async def _keep_to_the_rate(self, jobs: int) -> None:
-        now = asyncio.get_running_loop().time()
-        await asyncio.sleep(max(self._free_at - now, 0))
-        self._free_at = max(self._free_at, now) + jobs / self._rate

@@ -105,15 +105,24 @@ class MykitDialect(HttpDialect[Mykit]):
         return answers.done(None) if answer["success"] else answers.failed(answer)
 
     async def _restore_job(self, request: Request) -> Reply:
-        """Nothing that lives was lost."""
+        """Nothing that lives was lost; what ended, or was lost, the journal has."""
         if _parameters(request).text("jobId") is None:
             return answers.refused(400, "there is no jobId", request.path)
-        answer = await self.ask(inner.Kick(id=self._job(request), within=self._within))
-        is_live = answer["success"] or answer.get("state") in _LIVE
-        return answers.done(None) if is_live else answers.failed(answer)
+        job_id = self._job(request)
+        answer = await self.ask(inner.Kick(id=job_id, within=self._within))
+        if answer["success"] or answer.get("state") in _LIVE:
+            return answers.done(None)
+        if answer["code"] in _ENDED and self.tools.settings.journal:
+            answer = await self.ask(inner.Restore(id=job_id, within=self._within))
+        return answers.done(None) if answer["success"] else answers.failed(answer)
 
     async def _restore(self, request: Request) -> Reply:
-        raise BadField("there is no journal to restore from, and what it would restore is not lost")
+        runs = _parameters(request).truth("expire")
+        begun = time.monotonic()
+        answer = await self.ask(inner.Restore(within=self._within, skips_overdue=runs is False))
+        if not answer["success"]:
+            return answers.failed(answer)
+        return answers.done(f"restored {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")
 
     async def _clear_all(self, request: Request) -> Reply:
         if not self.options.clear_all:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from buckets.clock import HeldClock
@@ -12,7 +14,7 @@ from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.waiting import tick_all
 
 HOUR = 3_600_000
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "backoff_ms": (1_000, 5_000),
     "ttl_ms": 40 * HOUR,
     "retention_ms": HOUR,
@@ -57,7 +59,7 @@ async def go_through(pool: Pool, clock: HeldClock, job_id: str) -> None:
 @pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "everything"])
 @pytest.mark.parametrize("word", ["delayed", "far", "reserved", "released", "dead", "finished", "deleted"])
 async def test_a_record_that_redis_has_is_packed_byte_for_byte(
-    pool: Pool, clock: HeldClock, word: str, options: dict[str, object]
+    pool: Pool, clock: HeldClock, word: str, options: dict[str, Any]
 ) -> None:
     delay_ms = {"delayed": 1_000, "far": 30 * HOUR}.get(word, 0)
     await add(pool, word, body=b'{"n":"\\u0000"}', delay_ms=delay_ms, **options)
@@ -87,6 +89,6 @@ async def test_unknown_optional_fields_are_packed_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"ttr": 1 << 32}, {"due": -1}, {"topic": "x" * 256}, {"options": b"x" * 65_536}])
-def test_what_no_record_can_have_is_refused(wrong: dict[str, object]) -> None:
+def test_what_no_record_can_have_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OverflowError):
         pack_record(Fields(State.READY, "t", 1, 2, 3, 4, 5, 6)._replace(**wrong))

@@ -102,9 +102,14 @@ async def test_a_stream_is_dropped_only_when_all_in_it_is_acknowledged(redis: Re
     assert await switch_off(pool, 0, drop=True) == (False, 3)
     await redis.read("XACK", stream_key(pool, 0), GROUP, *given)
     assert await switch_off(pool, 0, drop=True) == (True, 0)
-    assert not await redis.read("EXISTS", stream_key(pool, 0))
+    assert (await read_events(pool, 0)).stream is None
+    assert 0 < await redis.read("PTTL", stream_key(pool, 0)) <= 600_000
     assert await switch_off(pool, 0, drop=True) == (True, 0)
+    assert await switch_off(pool, 0) == (True, 0)
     assert await switch_on(pool, 0, ON) != word
+    assert await redis.read("PTTL", stream_key(pool, 0)) == -1
+    stream = (await read_events(pool, 0)).stream
+    assert stream and stream._replace(bytes=0) == (0, 0, 0, 0, "0-0")
 
 
 async def test_a_key_of_another_program_in_the_streams_place_is_set_aside(redis: Redis, pool: Pool) -> None:
@@ -238,3 +243,53 @@ async def test_an_instance_without_timers_knows_the_switch_by_the_list_that_it_s
     await redis.read("FLUSHALL")
     await instance.members.tick()
     assert (await read_events(other, 0)).switch == ON
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+async def test_a_namespace_that_another_instance_founded_again_tells_of_its_moves(redis: Redis, shard: int) -> None:
+    """One that starts just then has never read that events were on."""
+    pool = await Pool.open(redis, shards=2)
+    instance = Instance(pool)
+    words = [await switch_on(pool, each, Switch(7_000, touches=True)) for each in range(2)]
+    await instance.tick()
+    await redis.read("FLUSHALL")
+    await Shards.open(redis, shards=2)
+    assert (await read_events(pool, shard)).switch is None
+    await instance.tick()
+    events = await read_events(pool, shard)
+    assert events.switch == (7_000, True) and events.stream and events.word not in words
+    assert pool.switches == [(7_000, True)] * 2
+
+
+@pytest.mark.parametrize("drop", [False, True])
+async def test_events_that_were_switched_off_stay_off_whoever_looks(redis: Redis, live_pool: Pool, drop: bool) -> None:
+    await switch_on(live_pool, 0, ON)
+    instance, other = Instance(live_pool), Shards(redis, "jq", 1, 8)
+    await instance.tick()
+    await switch_off(other, 0, drop=drop)
+    for _ in range(2):
+        await instance.tick()
+        assert (await read_events(live_pool, 0)).switch is None
+    assert live_pool.switches == [None]
+
+
+async def test_what_was_read_long_ago_switches_nothing_on(redis: Redis, live_pool: Pool) -> None:
+    """A stream that was dropped since may have left nothing."""
+    await switch_on(live_pool, 0, ON)
+    instance, other = Instance(live_pool), Shards(redis, "jq", 1, 8)
+    await instance.tick()
+    await switch_off(other, 0, drop=True)
+    await redis.read("DEL", stream_key(other, 0))
+    live_pool.switches_read[0] -= 301
+    await instance.tick()
+    assert (await read_events(live_pool, 0)).switch is None
+
+
+async def test_damaged_settings_stop_no_instance_that_knew_the_switch(redis: Redis, live_pool: Pool) -> None:
+    await switch_on(live_pool, 0, ON)
+    instance = Instance(live_pool)
+    await instance.tick()
+    await redis.read("FLUSHALL")
+    await redis.read("SET", live_pool.keys[0].meta, "of another program")
+    await instance.tick()
+    assert all(instance.held)

@@ -10,13 +10,14 @@ from buckets.events.tail import read_tail
 from buckets.job import State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from tests.buckets.events.switched import switch_on
 from tests.buckets.jobs import add, finish, pop_one
 
 
 @pytest.fixture
 async def telling(redis: Redis, pool: Pool) -> Pool:
     """A pool that keeps events."""
-    await redis.read("HSET", pool.keys[0].meta, "events", "1000000")
+    await switch_on(redis, pool.keys[0])
     return pool
 
 

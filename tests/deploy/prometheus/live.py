@@ -14,6 +14,7 @@ import aiohttp
 
 from tests.acceptance.service import ROOT, ServiceProcess
 from tests.deploy.programs import program
+from tests.jobqueue.journal.reading.process import JournalProcess
 from tests.ports import free_port
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -66,11 +67,26 @@ async def live() -> Live:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         async with ServiceProcess("--redis", redis.url) as service, exporting(redis.url) as exporter:
             text = await scraped(f"127.0.0.1:{service.port}") + await scraped(exporter)
+            text += await _journal_metrics(Path(folder), redis.url)
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
     same = set(re.findall(r"^# HELP (\S+) .*take the maximum", text, re.M))
     for name, kind in list(kinds.items()):
         kinds.update({name + suffix: kind for suffix in _SUFFIXES.get(kind, ())})
     return Live({**kinds, "up": "gauge"}, frozenset(same | _documented()))
+
+
+async def _journal_metrics(folder: Path, redis: str) -> str:
+    """Those of `jobqueue journal run`."""
+    flags = ("--metrics-port", str(port := free_port()))
+    async with JournalProcess(redis, f"sqlite:///{folder}/journal.db", folder / "log", *flags):
+        await until(lambda: _is_open(port), within_s=30)
+        return await scraped(f"127.0.0.1:{port}")
+
+
+async def _is_open(port: int) -> bool:
+    with contextlib.suppress(aiohttp.ClientError):
+        return bool(await scraped(f"127.0.0.1:{port}"))
+    return False
 
 
 def _documented() -> set[str]:

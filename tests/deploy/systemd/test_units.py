@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from jobqueue import settings
+from jobqueue.journal.reading.running import STOPPED_S
 from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
 from tests.deploy.systemd.unit import FOLDER, Unit
 
-UNITS = ("jobqueue.service", "jobqueue-callbacks@.service")
+UNITS = ("jobqueue.service", "jobqueue-callbacks@.service", "jobqueue-journal.service")
 INSTALLED = "/opt/jobqueue/bin/jobqueue"
 _WORST = 20  # tenths of the exposure that `systemd-analyze security` finds
 
@@ -53,6 +54,11 @@ def test_a_stop_is_given_the_time_that_the_service_takes() -> None:
     unit = Unit(FOLDER / "jobqueue.service")
     assert int(unit.one("TimeoutStopSec")) > 2 * settings.load(file=str(FOLDER / "jobqueue.toml")).grace_s + 2
     assert unit.one("KillMode") == "mixed"
+
+
+def test_a_stop_is_given_the_time_that_the_batch_of_a_journal_takes() -> None:
+    unit = Unit(FOLDER / "jobqueue-journal.service")
+    assert int(unit.one("TimeoutStopSec")) > STOPPED_S
 
 
 def test_a_stop_is_given_the_time_that_callbacks_take() -> None:

@@ -89,7 +89,7 @@ async def test_a_delivery_has_its_times_and_spans(journal_url: str, teller: Tell
         **{"source": "jq", "shard": 0, "id": "a", "life": NOW, "topic": "t", "priority": 4, "delivery": 1},
         **{"attempt": 1, "due": NOW + 1000, "ready": NOW + 1002, "popped": (NOW + 2500) * 1000},
         **{"ended": (NOW + 3000) * 1000, "ending": "finished", "late": 1.5, "waited": 1.498, "worked": 0.5},
-        **{"worker": "w1", "instance": "shop1:812:0", "reason": None},
+        **{"worker": "w1", "instance": "shop1:812:0", "reason": None, "ms": NOW + 2500, "seq": 0, "n": 0},
     }
     assert all(isinstance(row[name], float) for name in ("late", "waited", "worked"))
 

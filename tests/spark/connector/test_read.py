@@ -136,7 +136,7 @@ def test_an_unreachable_service_is_reported_in_a_sentence(spark: SparkSession) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"what": "job"}, "option what must be one of jobs, dead, stats, not 'job'"),
+        ({"what": "job"}, "option what must be one of jobs, dead, stats, history, not 'job'"),
         ({"state": "ready,gone"}, "option state must be one of delayed, ready, reserved, dead with what=jobs"),
         ({"what": "dead", "state": "ready"}, "option state must be one of dead with what=dead, not 'ready'"),
         ({"what": "stats", "state": "ready"}, "option state is only for reading jobs: what=stats counts all states"),

@@ -60,5 +60,5 @@ def test_the_file_of_a_pipeline_is_printed_for_spark_submit() -> None:
 
     assert Path(printed("emit").stdout.strip()).read_text().startswith('"""emit: ')
     every = [Path(line).stem for line in printed().stdout.splitlines()]
-    assert every == ["dead", "emit", "forecast", "reconcile", "stream"]
+    assert every == ["dead", "emit", "forecast", "reconcile", "sla", "stream"]
     assert (printed("emmit").returncode, printed("emmit").stdout) == (1, "")

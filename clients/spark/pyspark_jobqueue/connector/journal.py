@@ -23,7 +23,7 @@ from pyspark_jobqueue.errors import BadOption, Unreachable
 VARIABLE = "JOBQUEUE_JOURNAL"
 _KINDS = {"sqlite": "sqlite", "postgresql": "postgresql", "mariadb": "mysql", "mysql": "mysql"}
 _FORMS = "sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE, mysql://HOST/DATABASE"
-_DRIVERS = {"postgresql": ("asyncpg", "journal-postgresql"), "mysql": ("asyncmy", "journal-mysql")}
+_DRIVERS = {"postgresql": "asyncpg>=0.30,<1", "mysql": "asyncmy>=0.2.10,<0.3"}
 _PAGE = 20_000  # rows
 _CONNECT_S = 10
 _PASSWORD = re.compile(r"^([^:/?#]*://[^/?#:@]*):.*@")  # to the last @: a password may have what should be encoded
@@ -74,10 +74,10 @@ class Journal:
                 read = _postgresql if self.kind == "postgresql" else _mysql
                 yield from _stepwise(read(self.url, query, values))
         except ModuleNotFoundError as error:
-            library, extra = _DRIVERS[self.kind]
+            scheme, library = urlsplit(self.url).scheme, _DRIVERS[self.kind]
             raise BadOption(
-                f"a journal in {urlsplit(self.url).scheme} needs the library {library} on the driver and on all "
-                f"executors: pip install 'pyspark-jobqueue[{extra}]' ({error})"
+                f"a journal at {scheme}:// needs a library on the driver and on all executors ({error}): "
+                f"pip install '{library}'"
             ) from None
         except Exception as error:  # each driver has its own
             raise Unreachable(f"the journal {self.shown}: {error or type(error).__name__}") from None

@@ -63,4 +63,6 @@ def test_without_pyarrow_the_extra_is_named(sqlite_url: str) -> None:
     program = [sys.executable, "-c", without, "journal", "export", "--from", sqlite_url, "--out", "x"]
     ran = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
     assert ran.returncode == 2
-    assert ran.stderr == "Error: the export needs the library pyarrow: pip install 'jobqueue[journal-parquet]'\n"
+    assert (
+        ran.stderr == "Error: the export needs the library pyarrow (extra journal-parquet): pip install 'pyarrow>=18'\n"
+    )

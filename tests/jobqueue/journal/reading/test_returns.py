@@ -269,3 +269,20 @@ async def test_a_second_living_reader_of_another_redis_is_refused(
         assert [row["kind"] for row in await lite.gaps()] == [UNKNOWN]
     finally:
         await other_redis.close()
+
+
+async def test_a_stream_without_a_reader_stays_within_its_bound_and_the_gap_is_exact(
+    lite: Journal, live_pool: Pool, stream: Stream
+) -> None:
+    bound, adds = 1_000, 10_000
+    await switched_on(live_pool, bound)
+    await lite.drain()
+    await told(live_pool, *(f"a{n}" for n in range(adds)))
+    length = await live_pool.redis.read("XLEN", stream.key)
+    assert bound <= length <= bound + 200  # a node of the stream has 100 entries
+    assert await live_pool.redis.read("MEMORY", "USAGE", stream.key) < 2_000 * 150
+    await lite.drain()
+    added = (await lite.position()).entries  # type: ignore[union-attr]
+    [_, lost] = await lite.gaps()
+    assert lost["entries"] == added - length
+    assert len(await lite.jobs()) == adds  # by the walk

@@ -14,7 +14,7 @@ from buckets.job import NewJob, State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal.reading.running import Drain
-from jobqueue.journal.store import Batch, ContentRefused, Store
+from jobqueue.journal.store import Batch, ContentRefused, Position, Store
 from jobqueue.journal.tables import minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.redis_server import RedisServer
@@ -215,6 +215,52 @@ async def test_what_the_database_refuses_is_set_aside_alone(lite: Journal, live_
     assert [row["id"] for row in await lite.events()] == [job.id for job in jobs if job.id not in ("a07", "a23")]
     assert [row["raw"].partition(b"\0")[0] for row in await lite.refused()] == [b"a07", b"a23"]
     assert sum(row["events"] for row in await minutes(lite)) == 38
+
+
+class Deaf(Picky):
+    """A store that also refuses what was refused, if it has more than a few bytes."""
+
+    async def write(self, batch: Batch) -> None:
+        if any(len(row[-1]) > 2 for row in batch.refused):
+            raise ContentRefused("too much")
+        await super().write(batch)
+
+
+async def test_what_cannot_even_be_set_aside_is_noted(lite: Journal, live_pool: Pool) -> None:
+    await lite.drain()
+    await told(live_pool, "a", "b")
+    await live_pool.redis.read("XADD", live_pool.keys[0].events, "*", "other", "field")
+    await told(live_pool, "c")
+    assert lite.sql._store
+    lite.sql._store = Deaf(lite.sql._store, {"b"})
+    await lite.drain()
+    assert [row["id"] for row in await lite.events()] == ["a", "c"]
+    assert [(row["n"], row["raw"]) for row in await lite.refused()] == [(0, b""), (-1, b"")]
+
+
+class Watched(Picky):
+    """A store that notes the positions that were written."""
+
+    positions: list[Position]
+
+    async def write(self, batch: Batch) -> None:
+        await super().write(batch)
+        self.positions.append(batch.after)
+
+
+async def test_the_time_of_a_batch_is_not_told_before_its_end(lite: Journal, live_pool: Pool) -> None:
+    """A restore waits for it: what it says is here must be here."""
+    await lite.drain()
+    await told(live_pool, *(f"a{n}" for n in range(8)))
+    before = await lite.position()
+    assert lite.sql._store and before
+    lite.sql._store = store = Watched(lite.sql._store, {"a5"})
+    store.positions = []
+    await lite.drain()
+    events = {(row["ms"], row["seq"]): row["at"] for row in await lite.events()}
+    for position in store.positions:
+        later = [at for place, at in events.items() if place > (position.ms, position.seq)]
+        assert all(at > position.time for at in later)
 
 
 async def test_an_idle_shard_still_tells_until_when_all_is_here(lite: Journal, live_pool: Pool) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,14 @@ from click.testing import CliRunner
 from buckets.events.switch import switch_off
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
+from jobqueue.cli.journal import restoring
 from jobqueue.cli.main import main
+from jobqueue.journal.restoring.choice import Progress, Sums
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, world_of
+from tests.jobqueue.journal.restoring.under_load import process
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 HOUR = 3_600_000
 
@@ -33,7 +39,9 @@ class Command:
         environment = {**os.environ, "JOBQUEUE_REDIS": self._redis, "JOBQUEUE_JOURNAL": journal or self._journal}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "jobqueue", "restore", *arguments),
-            **{"env": environment, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE},
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
         return process.returncode or 0, out.decode(), err.decode()
@@ -176,3 +184,41 @@ def test_without_a_journal_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("JOBQUEUE_JOURNAL", raising=False)
     result: Any = CliRunner().invoke(main, ["restore", "--all"])
     assert result.exit_code == 2 and "the journal is not named: give --from" in result.output
+
+
+async def test_a_run_that_was_interrupted_is_resumed(
+    world: World, restore: Command, redis_server: RedisServer, sqlite_url: str
+) -> None:
+    await world.pool.add([NewJob(f"{topic}{n}", topic, b"1") for topic in "abcd" for n in range(100)])
+    await lose(world)
+    arguments = ("restore", "--all", "--rate", "100")
+    for number in (signal.SIGKILL, signal.SIGINT):
+        before = len(await world.records())
+        async with process(*arguments, redis=redis_server.url, journal=sqlite_url) as run:
+            await until(partial(_there_are, world, before + 100), 30.0)
+            run.send_signal(number)
+            assert await run.wait() == (1 if number == signal.SIGINT else -number)
+        arguments = ("restore", "--resume", "--rate", "100")
+    code, out, err = await restore("--resume", "--json")
+    told = json.loads(out)
+    assert (code, err, told["run"], told["stopped"]) == (0, "", 1, None)
+    assert told["counts"]["put"] + told["counts"].get("known", 0) >= 400 and told["counts"]["looked"] < 700
+    assert len(await world.records()) == 400
+    code, _, err = await restore("--resume")
+    assert code == 2 and "nothing to resume" in err
+
+
+async def _there_are(world: World, jobs: int) -> bool:
+    return len(await world.records()) >= jobs
+
+
+def test_on_a_terminal_a_line_a_second_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    sums = Sums()
+    sums.counts.update(looked=1_200, put=1_000, known=150, ended=50)
+    report = restoring.progress()
+    report(Progress(sums, 5_000))
+    report(Progress(sums, 5_000))  # within the same second
+    assert capsys.readouterr().err == ("looked at 1,200, put 1,000, known 150, ended 50, without a body 0, of 5,000\n")

@@ -62,6 +62,23 @@ async def test_a_job_whose_body_is_another_one_since_stays_away_and_is_named(wor
     assert await state(pool, "rewritten") == "unknown"
 
 
+async def test_jobs_that_are_named_come_back_as_they_were_if_they_lived(world: World) -> None:
+    pool = world.pool
+    await add(pool, "a", delay_ms=HOUR, retention_ms=0)
+    await add(pool, "ended before", retention_ms=0)
+    await delete(pool, "ended before")
+    then = await pool.now_us()
+    await delete(pool, "a")
+    await add(pool, "later", delay_ms=HOUR)
+    await world.drained()
+    await world.lose()
+    sums = await world.restore(as_of=then, ids=("a", "ended before", "later", "nobody"))
+    assert {name: number for name, number in sums.counts.items() if number} == {
+        **{"looked": 4, "put": 1, "absent": 2, "unknown": 1},
+    }
+    assert set(await world.records()) == {"a"} and sums.named == {"unknown": ["nobody"]}
+
+
 async def test_a_time_before_what_is_kept_is_refused_with_what_is(world: World) -> None:
     with pytest.raises(NotBegun, match="keeps no events"):
         await past.check(world.reading, await world.pool.now_us())

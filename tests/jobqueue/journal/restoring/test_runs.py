@@ -148,20 +148,20 @@ async def test_a_redis_whose_events_are_off_gets_nothing_unless_it_is_asked_for(
     await switch_off(world.pool, 0)
     reading = Reading(world.engine, SOURCE, 0.5)
     run = await Run.begin(reading, Choice())
-    with pytest.raises(Stopped, match="events are off in shard 0"):
+    with pytest.raises(NotBegun, match="events are off in shard 0"):
         await Restore(reading, Restoring(world.pool, run.actor), Choice(), run).carry_out()
     sums = await Restore(reading, Restoring(world.pool, run.actor), Choice(), run, rate=100_000, stale=True).carry_out()
     assert sums.counts["put"] == 1_000
 
 
-async def test_a_journal_that_nobody_drains_stops_the_run(world: World) -> None:
+async def test_a_journal_that_nobody_drains_lets_no_run_begin(world: World) -> None:
     await lose_many(world)
     await world.pool.redis.read("DEL", f"{world.pool.keys[0].tag}lock:journal")
     await world.drained()
     async with world.engine.begin() as connection:  # as if of another Redis
         await connection.execute(tables.position.update().values(source="elsewhere"))
     run = await Run.begin(world.reading, Choice())
-    with pytest.raises(Stopped, match="nothing of shard 0 is in the journal"):
+    with pytest.raises(NotBegun, match="nothing of shard 0 is in the journal"):
         await Restore(Reading(world.engine, "nobody", 0.3), Restoring(world.pool, run.actor), Choice(), run).carry_out()
 
 

@@ -1,0 +1,83 @@
+"""Brings jobs back for whoever asks the service: by the journal of its settings, which another process drains."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from buckets import Pool
+from buckets.errors import NotFound, Unavailable
+from buckets.topics.within import reaches
+from jobqueue.journal.store import Away
+from jobqueue.journal.url import Refused
+
+if TYPE_CHECKING:
+    from jobqueue.journal.restoring.choice import Choice, Sums
+    from jobqueue.journal.restoring.reading import Reading
+
+PATIENCE_S = 10.0  # for a journal or a Redis that does not get on
+
+
+class Restorer:
+    """Restores by one journal. `source`: what the namespace is called there."""
+
+    def __init__(self, pool: Pool, url: str, source: str) -> None:
+        self._pool = pool
+        self._url = url
+        self._source = source
+
+    async def one(self, job_id: str, within: str) -> int:
+        """Bring a job back, as a new life if it has ended; how many came back. Raises NotFound, Unavailable."""
+        from jobqueue.journal.restoring import ended  # noqa: PLC0415 - what a service without a journal does not load
+        from jobqueue.journal.restoring.choice import Choice, Sums  # noqa: PLC0415
+        from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
+
+        async with self._opened() as reading:
+            row = (await reading.jobs([job_id])).get(job_id)
+            if row is None or not reaches(within, row.topic):
+                raise NotFound
+            run, sums = await Run.begin(reading, Choice(ids=(job_id,)), "ended"), Sums()
+            await ended.carry_out(reading, self._pool, [job_id], run, sums)
+            return _came_back(sums)
+
+    async def all(self, within: str, *, skips_overdue: bool) -> int:
+        """Bring back all that Redis does not know; how many came back. Raises Unavailable."""
+        from jobqueue.journal.restoring.choice import Choice  # noqa: PLC0415 - as above
+
+        choice = Choice(topics=within, overdue="skip" if skips_overdue else "run")
+        async with self._opened() as reading:
+            return (await self._carried_out(reading, choice)).counts["put"]
+
+    async def _carried_out(self, reading: Reading, choice: Choice) -> Sums:
+        from buckets.events.restoring import Restoring  # noqa: PLC0415 - as above
+        from jobqueue.journal.restoring import beginning  # noqa: PLC0415
+        from jobqueue.journal.restoring.restore import Restore  # noqa: PLC0415
+        from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
+
+        await beginning.check(reading, choice)
+        run = await Run.begin(reading, choice)
+        return await Restore(reading, Restoring(self._pool, run.actor), choice, run).carry_out()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Reading]:
+        from jobqueue.journal.database import open_engine  # noqa: PLC0415 - as above
+        from jobqueue.journal.restoring.choice import NotBegun, Stopped  # noqa: PLC0415
+        from jobqueue.journal.restoring.reading import Reading  # noqa: PLC0415
+
+        try:
+            engine = await open_engine(self._url)
+            try:
+                yield Reading(engine, self._source, PATIENCE_S)
+            finally:
+                await engine.dispose()
+        except (Away, Refused, NotBegun, Stopped) as error:
+            raise Unavailable(str(error)) from error
+
+
+def _came_back(sums: Sums) -> int:
+    """How many came back. Raises NotFound where the journal has too little of the job."""
+    if sums.left:
+        (why,) = sums.named
+        raise NotFound(f"the journal does not have all of this job ({why.replace('_', ' ')})")
+    return sums.counts["put"]

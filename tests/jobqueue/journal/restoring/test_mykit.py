@@ -1,0 +1,105 @@
+"""mykit-delay's reStoreJob and reStore, of a service with a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from buckets.job import State
+from tests.buckets.jobs import add, delete, finish, get, pop_one, state
+from tests.jobqueue.journal.restoring.lost import World
+from tests.ports import free_port
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+HOUR = 3_600_000
+
+
+class Mykit:
+    """A client."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def get(self, path: str, **query: str) -> Any:
+        """The wrapper."""
+        url = f"http://127.0.0.1:{self._port}/{path}?{urlencode(query)}"
+        return json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url).read()))
+
+
+@pytest.fixture
+async def mykit(world: World, redis_server: RedisServer, sqlite_url: str, tmp_path: Path) -> AsyncIterator[Mykit]:
+    """Of a service on the world's Redis, with its journal."""
+    port, dialect = free_port(), free_port()
+    settings = tmp_path / "jobqueue.toml"
+    settings.write_text(f'journal = "{sqlite_url}"\n[protocols.mykit]\nport = {dialect}\nprefix = "m."\n')
+    flags = ("--port", str(port), "--workers", "1", "--redis", redis_server.url, "--config", str(settings))
+    silent = asyncio.subprocess.DEVNULL
+    service = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "jobqueue", "serve", *flags, env=dict(os.environ), stdout=silent, stderr=silent
+    )
+    try:
+        await until(lambda: _is_ready(port), 30.0, 0.05)
+        yield Mykit(dialect)
+    finally:
+        service.terminate()
+        await service.wait()
+
+
+async def _is_ready(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").read())
+        return True
+    return False
+
+
+async def test_a_job_that_ended_or_was_lost_comes_back_by_its_id(world: World, mykit: Mykit) -> None:
+    await add(world.pool, "m.finished", "m.t")
+    await finish(world.pool, "m.finished", (await pop_one(world.pool, "m.t")).lease)
+    await add(world.pool, "m.forgotten", "m.t", retention_ms=0)
+    await delete(world.pool, "m.forgotten")
+    await add(world.pool, "m.elsewhere", "t", retention_ms=0)
+    await delete(world.pool, "m.elsewhere")
+    await add(world.pool, "m.lost", "m.t", delay_ms=HOUR)
+    await add(world.pool, "m.lives", "m.t", delay_ms=HOUR)
+    await world.drained()
+    await world.pool.redis.read("DEL", world.pool.keys[0].job("m.lost"))
+    for name in ("finished", "forgotten", "lost", "lives"):
+        assert (await mykit.get("reStoreJob", jobId=name))["success"], name
+    assert [await state(world.pool, f"m.{name}") for name in ("finished", "forgotten", "lost", "lives")] == [
+        *("ready", "ready", "delayed", "delayed"),
+    ]
+    for name in ("nobody", "elsewhere"):
+        told = await mykit.get("reStoreJob", jobId=name)
+        assert (told["success"], told["message"]) == (False, "no such job")
+    assert await state(world.pool, "m.elsewhere") == "unknown"
+
+
+@pytest.mark.parametrize("expire", [None, "true", "false"])
+async def test_all_jobs_below_the_prefix_come_back(world: World, mykit: Mykit, expire: str | None) -> None:
+    await add(world.pool, "m.overdue", "m.t", delay_ms=1)
+    await add(world.pool, "m.later", "m.t", delay_ms=HOUR)
+    await add(world.pool, "later", "t", delay_ms=HOUR)
+    await world.drained()
+    await world.pool.redis.read("FLUSHALL")  # which the service notices
+    await until(lambda: _is_founded(world))
+    told = await mykit.get("reStore", **({"expire": expire} if expire else {}))
+    number = 1 if expire == "false" else 2
+    assert told["success"] and told["data"].startswith(f"restored {number} jobs in "), told
+    there = set(await world.records())
+    assert there == ({"m.later"} if expire == "false" else {"m.later", "m.overdue"})
+    assert (await get(world.pool, "m.later")).state is State.DELAYED
+
+
+async def _is_founded(world: World) -> bool:
+    return await world.pool.redis.read("HGET", world.pool.keys[0].meta, "events") is not None
