@@ -161,12 +161,13 @@ gap = Table(
     Column("source", _name(MOST_SOURCE), nullable=False),
     Column("shard", SmallInteger, nullable=False),
     Column("epoch", Integer, nullable=False),
-    Column("kind", SmallInteger, nullable=False),  # 1: lost, events that never came here; 2: forgotten, by Redis
+    # 1: lost, events that never came here; 2: forgotten, by Redis; 3: nothing, but the records are to be walked.
+    Column("kind", SmallInteger, nullable=False),
     Column("from_ms", BigInteger, nullable=False),  # the last place before it
     Column("from_seq", BigInteger, nullable=False),
     Column("to_ms", BigInteger, nullable=False),  # the last place in it
     Column("to_seq", BigInteger, nullable=False),
-    Column("entries", BigInteger, nullable=False),  # lost ones; 0 of forgotten ones
+    Column("entries", BigInteger, nullable=False),  # lost ones; 0 where events were off, and of forgotten ones
     Column("found", BigInteger, nullable=False),  # us
     Column("walked", BigInteger),  # us: when a walk had filled it; null: not yet
 )

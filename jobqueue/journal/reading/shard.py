@@ -84,6 +84,7 @@ class ShardReader:
         self._density = float(options.batch)  # events of an entry, as the last page had them
         self._has_begun = False
         self._is_on = True
+        self._was_off = False
         self._is_behind = False
 
     def stop(self) -> None:
@@ -161,6 +162,7 @@ class ShardReader:
         if view.is_on is not self._is_on:
             self._is_on = view.is_on
             if not view.is_on:
+                self._was_off = True
                 log.warning("journal.off", shard=self._shard)
         if position:
             self._tell_lag((view.now_us - position.time) / 1e6 if view.length > 0 else 0.0, max(0, view.length))
@@ -195,6 +197,7 @@ class ShardReader:
         return position
 
     async def _lost(self, position: Position, view: View, after: Place, upto: Place) -> Position:
+        """Write that entries were cut off unread; none, where events were off."""
         entries = verdict.lost(position, view)
         counted = position._replace(entries=position.entries + entries)
         await self._write_gap(position, counted, verdict.LOST, after, upto, entries, view)
@@ -262,6 +265,9 @@ class ShardReader:
         view = await self._settle(position)
         if verdict.judge(position, view) is not Verdict.WELL:
             raise Gone
+        if self._was_off and view.is_on:
+            self._was_off = False
+            return await self._lost(position, view, place_of(position), view.last)
         if not view.length and view.now_us - position.time >= _TIMELY_S * 1e6:
             position = await self._timely(position, view.now_us)
         wait_ms = 0 if await self._walk.is_due() else _BLOCK_MS

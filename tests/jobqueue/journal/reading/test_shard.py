@@ -14,6 +14,7 @@ from buckets.job import NewJob, State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal.reading.running import Drain
+from jobqueue.journal.reading.verdict import LOST
 from jobqueue.journal.store import Batch, ContentRefused, Position, Store
 from jobqueue.journal.tables import minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
@@ -316,11 +317,31 @@ async def test_events_that_are_switched_off_are_told_in_the_log_and_what_was_tol
     await switch_off(live_pool, 0)
     with capture_logs() as logs:
         await lite.drain()
+        await lite.drain()
+    assert [row["id"] for row in await lite.events()] == ["a"]
+    assert [each["event"] for each in logs].count("journal.off") == 2  # once by each
+
+
+async def test_what_happened_while_events_were_off_is_a_gap_that_a_walk_fills(lite: Journal, live_pool: Pool) -> None:
+    await told(live_pool, "a")
+    async with lite.draining() as drain:
+        await lite.until_drained()
+        await switch_off(live_pool, 0)
+        await until(lambda: drain.readers[0]._was_off)
+        await told(live_pool, "untold")
+        await live_pool.delete(["a"])
         await switched_on(live_pool)
         await told(live_pool, "b")
-        await lite.drain()
+        await until(lambda: not drain.readers[0]._was_off)
+        await lite.until_drained()
     assert [row["id"] for row in await lite.events()] == ["a", "b"]
-    assert [each["event"] for each in logs].count("journal.off") == 1
+    assert {row["id"]: row["state"] for row in (await lite.jobs()).values()} == {
+        "a": State.DELETED,
+        "untold": State.READY,
+        "b": State.READY,
+    }
+    [_, gap] = await lite.gaps()
+    assert (gap["kind"], gap["entries"]) == (LOST, 0)
 
 
 async def test_a_stream_that_never_was_is_waited_for(
