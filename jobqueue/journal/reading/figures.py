@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Iterator
 from math import nan
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -39,6 +42,9 @@ class Figures:
             "jobqueue_journal_lag_entries", "Entries of the stream that are not in the journal."
         )
 
+        self._last_lag: dict[int, float] = {}
+        self._writing: dict[int, float] = {}
+
     def _by_shard(self, name: str, help: str) -> Gauge:
         return Gauge(name, help, ["shard"], registry=self.registry, multiprocess_mode="livemax")
 
@@ -46,9 +52,15 @@ class Figures:
         """An event was written."""
         self._events.add(_WORDS[verb])
 
-    def wrote(self, seconds: float) -> None:
-        """A transaction took this long."""
-        self._batches.add(seconds)
+    @contextlib.contextmanager
+    def writing(self, shard: int) -> Iterator[None]:
+        """A transaction is under way, for as long as the database is away: meanwhile the lag grows."""
+        self._writing[shard] = began = time.monotonic()
+        try:
+            yield
+            self._batches.add(time.monotonic() - began)
+        finally:
+            del self._writing[shard]
 
     def gap(self, entries: int) -> None:
         """Entries were lost unread."""
@@ -65,6 +77,7 @@ class Figures:
 
     def behind(self, shard: int, seconds: float, entries: int) -> None:
         """How far the journal is behind the stream of a shard."""
+        self._last_lag[shard] = seconds
         self._lag.labels(str(shard)).set(seconds)
         self._entries.labels(str(shard)).set(entries)
 
@@ -75,6 +88,8 @@ class Figures:
 
     def pour(self) -> None:
         """Update the registry."""
+        for shard, began in self._writing.items():
+            self._lag.labels(str(shard)).set(self._last_lag.get(shard, 0.0) + time.monotonic() - began)
         for series in vars(self).values():
             if isinstance(series, Count | Spread):
                 series.pour()

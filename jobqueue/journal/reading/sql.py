@@ -6,7 +6,9 @@ A database that is away is asked again until it answers: nothing is acknowledged
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -26,6 +28,7 @@ from jobqueue.journal.writing import columns
 log = structlog.get_logger()
 
 _SHORTEST_S, _LONGEST_S = 0.1, 10.0
+_TOLD_AGAIN_S = 60.0
 T = TypeVar("T")
 
 
@@ -81,12 +84,13 @@ class Sql:
             return await work(self._store)
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        pause = _SHORTEST_S
+        pause, told = _SHORTEST_S, -inf
         while True:
             try:
                 result = await work()
             except Away as error:
-                if pause == _SHORTEST_S:
+                if time.monotonic() - told >= _TOLD_AGAIN_S:
+                    told = time.monotonic()
                     log.warning("database.lost", error=str(error))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_S)

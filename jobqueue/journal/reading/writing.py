@@ -123,21 +123,19 @@ class Writer:
         self, position: Position, after: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool
     ) -> None:
         rows = self._rows(units, position.epoch if forgotten > START else 0, forgotten)
-        began = time.perf_counter()
-        await self._sql.write(
-            Batch(
-                self._source,
-                self._shard,
-                position,
-                after,
-                rows.events,
-                rows.jobs,
-                rows.minutes,
-                refused=rows.refused,
-                may_repeat=may_repeat,
-            )
+        batch = Batch(
+            self._source,
+            self._shard,
+            position,
+            after,
+            rows.events,
+            rows.jobs,
+            rows.minutes,
+            refused=rows.refused,
+            may_repeat=may_repeat,
         )
-        self._figures.wrote(time.perf_counter() - began)
+        with self._figures.writing(self._shard):
+            await self._sql.write(batch)
         for unit in units:
             self._note(unit)
 

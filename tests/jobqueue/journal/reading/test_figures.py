@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from prometheus_client import generate_latest
 
@@ -36,3 +37,13 @@ def test_a_shard_that_another_process_drains_has_no_lag_here() -> None:
     figures.behind(3, 20.0, 7)
     figures.left(3)
     assert 'jobqueue_journal_lag_seconds{shard="3"} NaN' in generate_latest(figures.registry).decode()
+
+
+def test_the_lag_grows_while_a_batch_waits_for_its_database() -> None:
+    figures = Figures()
+    figures.behind(0, 20.0, 7)
+    with figures.writing(0):
+        time.sleep(0.01)
+        figures.pour()
+    (lag,) = re.findall(r"^jobqueue_journal_lag_seconds.* (.*)$", generate_latest(figures.registry).decode(), re.M)
+    assert float(lag) >= 20.01

@@ -99,13 +99,9 @@ class Work:
 
 @contextlib.asynccontextmanager
 async def process(*arguments: str, redis: str, journal: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`jobqueue` with these arguments; it is killed at the end."""
+    """`jobqueue` with these arguments; it is killed at the end. What it says is among the output of the test."""
     environment = {**os.environ, "JOBQUEUE_REDIS": redis, "JOBQUEUE_JOURNAL": journal}
-    silent = {"stdout": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.DEVNULL}
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jobqueue", *arguments),
-        **{"env": environment, **silent},  # type: ignore[arg-type]
-    )
+    running = await asyncio.create_subprocess_exec(sys.executable, "-m", "jobqueue", *arguments, env=environment)
     try:
         yield running
     finally:
