@@ -62,6 +62,7 @@ def set_up(level: str, form: str, process: int | str | None = None) -> None:
     root.setLevel(level.upper())
     # What aiohttp logs about a request that is not HTTP holds parts of it: header values, bytes of bodies.
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each of its plugins
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

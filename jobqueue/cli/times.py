@@ -71,7 +71,7 @@ def past(typed: str, now: datetime | None = None) -> float:
     now = now or datetime.now()
     text = typed.strip()
     if _PARTS.fullmatch(text.lower()):
-        return now.timestamp() - duration(text)
+        return _since_1970(now.timestamp() - duration(text), typed)
     day = text.partition(" ")[0].lower()
     try:
         found = moment(text, now if day in _DAYS else now - timedelta(days=1))
@@ -80,6 +80,12 @@ def past(typed: str, now: datetime | None = None) -> float:
     seconds = datetime.fromisoformat(found).timestamp() if isinstance(found, str) else float(found)
     if seconds > now.timestamp():
         raise ValueError(f"{typed!r} is not over yet")
+    return _since_1970(seconds, typed)
+
+
+def _since_1970(seconds: float, typed: str) -> float:
+    if seconds < 0:
+        raise ValueError(f"{typed!r} is before 1970")
     return seconds
 
 

@@ -59,8 +59,8 @@ def _command(name: str, summary: str, keys: tuple[str, ...], takes_over: bool) -
             raise click.UsageError("--since must be before --until")
         if given["as_json"] and given["as_csv"]:
             raise click.UsageError("--json and --csv exclude each other")
-        if given.get("over") is not None and given["over"] < 0:
-            raise click.UsageError("--over must be at least 0")
+        if given.get("over") is not None and not 0 <= given["over"] <= fields.TEN_YEARS_S:
+            raise click.UsageError("--over must be from 0 to ten years")
         sys.exit(audit(name, since, until, config, given))
 
     made = click.Command(name, callback=answer, help=f"{summary}\n\nTimes in the answer are UTC.", short_help=summary)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -22,17 +20,6 @@ _CHOICES = {
     **{"ids": "ID", "topic": "--topic", "every": "--all", "states": "--state", "dead": "--dead"},
     **{"overdue": "--overdue", "spread": "--spread", "as_of": "--as-of"},
 }
-
-
-def _past(typed: str) -> float:
-    """A moment that is over, in unix seconds: `09:00` is the last one. Raises ValueError."""
-    now = datetime.now()
-    named = typed.strip().lower().startswith(("today", "tomorrow"))
-    moment = times.moment(typed, now if named else now - timedelta(days=1))
-    seconds = float(moment) if not isinstance(moment, str) else datetime.fromisoformat(moment).timestamp()
-    if seconds > time.time():
-        raise ValueError(f"{typed!r} is not over yet")
-    return seconds
 
 
 class _Id(click.ParamType[str]):
@@ -66,7 +53,7 @@ class _States(click.ParamType[list[str]]):
 def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which jobs come back, and how."""
     for option in (
-        click.option("--as-of", type=options.Typed("time", _past), metavar="TIME", help="as they were then"),
+        click.option("--as-of", type=options.Typed("time", times.past), metavar="TIME", help="as they were then"),
         click.option(
             "--spread",
             type=options.DURATION,
@@ -105,7 +92,7 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
     "--stale", is_flag=True, help="do not wait for the journal: what was finished and is not there yet runs again"
 )
 @click.option(
-    "--rate", type=click.FloatRange(1, 1_000_000), default=2_000, metavar="N", help="jobs a second at most [2000]"
+    "--rate", type=click.IntRange(1, 1_000_000), default=2_000, metavar="N", help="jobs a second at most [2000]"
 )
 @click.option("--from", "journal", metavar="URL", help="the journal; also JOBQUEUE_JOURNAL or the setting journal")
 @click.option("--from-file", "journal_file", metavar="FILE", help="file with its URL, instead of --from")

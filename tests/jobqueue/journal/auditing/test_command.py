@@ -74,7 +74,9 @@ def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(
     wrong = [
         (["late", "--over", "2s", "--from", url], 2, "--over is one of 0.0005, 0.001, "),
         (["late", "--over", "soon", "--from", url], 2, "'soon' is not a duration"),
-        (["late", "--over", "-1", "--from", url], 2, "--over must be at least 0"),
+        (["late", "--over", "-1", "--from", url], 2, "--over must be from 0 to ten years"),
+        (["waited", "--over", "1e300", "--from", url], 2, "--over must be from 0 to ten years"),
+        (["waited", "--since", "-99999999999999999999", "--from", url], 2, "is before 1970"),
         (["late", "--since", "1d", "--until", "2d", "--from", url], 2, "--since must be before --until"),
         (["late", "--since", "2100-01-01", "--from", url], 2, "is not over yet"),
         (["late", "--since", "once", "--from", url], 2, "or how long ago, such as 7d"),

@@ -170,6 +170,8 @@ async def test_it_drains_by_itself_where_nobody_does(
         (["--all", "--spread", "soon"], "is not a duration"),
         (["--all", "--state", "dead"], "--dead is for dead letters"),
         (["--all", "--rate", "0"], "--rate"),
+        (["--all", "--rate", "nan"], "--rate"),
+        (["--all", "--as-of", "-1e30"], "is before 1970"),
         (["--all", "--as-of", "tomorrow"], "is not a time"),
         (["--all", "--as-of", "tomorrow 09:00"], "is not over yet"),
         (["--resume", "--dry-run"], "--dry-run"),
