@@ -117,6 +117,7 @@ async def found(
             flat,
             meta=keys.meta,
             never=keys.never,
+            now="",
             entries=switch.entries if switch else "",
             touches=int(switch is not None and switch.touches),
             fresh=fresh_word(),

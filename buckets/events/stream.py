@@ -63,6 +63,8 @@ class View(NamedTuple):
     first: Place | None
     given: Place | None
     """The last one that the group was given; None: there is no group."""
+    off: tuple[Place, int] | None = None
+    """Events were off: behind this place, until this time (ms since the epoch). It stands here until it is noted."""
 
 
 class Gone(JobQueueError):
@@ -137,6 +139,10 @@ class Stream:
         """Count what is up to a place as delivered."""
         await self._reading.ask(self._key, "XGROUP", "SETID", self._key, GROUP, str(place))
 
+    async def note_off(self, until_ms: int) -> None:
+        """The journal knows that events were off until then."""
+        await self._reading.ask(self._key, "XGROUP", "DESTROY", self._key, f"off:{until_ms}")
+
     async def restore_group(self) -> None:
         """Make the stream and its group where events are on and these are gone."""
         switch = (await read_events(self._shards, self._shard)).switch
@@ -153,7 +159,9 @@ class Stream:
         now_us, last, *records = await self._shards.call(
             "walk", self._shard, ids, now=self._shards.clock.now(), most_bytes=_WALKED_BYTES
         )
-        return Records(now_us, Place.read(last), records)
+        place = Place.read(last)
+        # Of a stream that nothing was told in yet, they are as of now.
+        return Records(now_us, place if place > START else Place(now_us // 1000, 0), records)
 
     async def topics(self) -> list[str]:
         """The topics of the shard."""
@@ -174,7 +182,7 @@ class Stream:
 
 
 def _view(reply: list[Any]) -> View:
-    now_us, is_on, word, length, added, last, first, given = reply
+    now_us, is_on, word, length, added, last, first, given, behind, until = reply
     return View(
         now_us,
         bool(is_on),
@@ -184,4 +192,5 @@ def _view(reply: list[Any]) -> View:
         Place.read(last),
         Place.read(first) if first else None,
         Place.read(given) if given else None,
+        (Place.read(behind), int(until)) if until else None,
     )

@@ -18,7 +18,7 @@ from buckets.shards import Shards
 
 log = logging.getLogger(__name__)
 
-_TRUSTED_S = 300.0  # that a switch was read; less than a stream stays that was dropped
+_TRUSTED_S = 300.0  # that a switch was read
 GROUP = "journal"
 """The group of the stream's readers."""
 
@@ -55,15 +55,20 @@ async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:
     """Switch the events of a shard on, or on with other bounds; returns the word of the stream. What another program
     has put in the stream's place is set aside. Raises NoMeta."""
     word = await shards.call(
-        "switch_on", shard, entries=switch.entries, touches=int(switch.touches), fresh=fresh_word()
+        "switch_on",
+        shard,
+        now=shards.clock.now(),
+        entries=switch.entries,
+        touches=int(switch.touches),
+        fresh=fresh_word(),
     )
     _note(shards, shard, switch)
     return str(word.decode())
 
 
 async def switch_off(shards: Shards, shard: int, *, drop: bool = False) -> tuple[bool, int]:
-    """Switch the events of a shard off. With `drop` its stream goes, too, if all in it is acknowledged. Returns
-    whether there is no stream now, and how many of its entries the group has not acknowledged."""
+    """Switch the events of a shard off. With `drop` its stream is emptied, if all in it is acknowledged. Returns
+    whether there is nothing in it now, and how many of its entries the group has not acknowledged."""
     dropped, left = await shards.call("switch_off", shard, drop=int(drop))
     _note(shards, shard, None)
     return bool(dropped), left
@@ -75,8 +80,8 @@ def _note(shards: Shards, shard: int, switch: Switch | None) -> None:
 
 async def note_switch(shards: Shards, shard: int, events: bytes, touches: bytes, has_stream: int) -> None:
     """Note the switch of a shard, as a script has just read it. Where Redis has forgotten it, and an instance that knew
-    nothing of it founded the shard again, events are switched on again: whoever switches them off leaves a stream for
-    ten minutes."""
+    nothing of it founded the shard again, events are switched on again: whoever switches them off leaves the
+    stream."""
     before, read = shards.switches[shard], shards.switches_read[shard]
     switch = switch_of({"events": events.decode(), "touches": touches.decode()})
     if before and not switch and not has_stream and time.monotonic() - read < _TRUSTED_S:

@@ -11,5 +11,5 @@ local never = KEYS[2]  -- none: declared, never there
 local switch = redis.pcall('HMGET', meta, 'events', 'touches', 'stream')
 if switch.err then switch = {false, false, false} end  -- damaged settings: off
 local length = redis.pcall('XLEN', EVENTS)
-if type(length) ~= 'number' or redis.call('PTTL', EVENTS) ~= -1 then return {switch, {}} end
+if type(length) ~= 'number' or redis.call('EXISTS', EVENTS) == 0 then return {switch, {}} end
 return {switch, {length, redis.call('MEMORY', 'USAGE', EVENTS, 'SAMPLES', '5'), unread(length)}}

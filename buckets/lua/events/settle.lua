@@ -2,7 +2,8 @@
 -- Acknowledge entries of the stream of events, remove those that the journal has, and read the state of the stream.
 -- arrows: none
 -- returns: {now (us), 1 if events are on else 0, the word of the stream, its length (-1: there is none), the entries ever added
---   to it, its last id, its first id or empty, the last id that the group `journal` was given or empty}
+--   to it, its last id, its first id or empty, the last id that the group `journal` was given or empty, and, where events were off, the
+--   last id before and until when (ms), or empty}
 -- fails: never
 -- repeat: yes
 -- include: clock
@@ -31,12 +32,14 @@ end
 local switch = redis.call('HMGET', meta, 'events', 'stream')
 local is_on, found = switch[1] and 1 or 0, switch[2] or ''
 local groups = redis.pcall('XINFO', 'GROUPS', EVENTS)
-if groups.err then return {now_us, is_on, found, -1, 0, '0-0', '', ''} end
-local given = ''
+if groups.err then return {now_us, is_on, found, -1, 0, '0-0', '', '', '', ''} end
+local given, off_behind, off_until = '', '', ''
 for _, each in ipairs(groups) do
   local group = pairs_of(each)
   found = string.match(group.name, '^stream:(%x+)$') or found
   if group.name == 'journal' then given = group['last-delivered-id'] end
+  local on_ms = string.match(group.name, '^off:(%d+)$')
+  if on_ms then off_behind, off_until = group['last-delivered-id'], on_ms end
 end
 local stream = pairs_of(redis.call('XINFO', 'STREAM', EVENTS))
 -- A stream that went back has what the journal must compare.
@@ -49,5 +52,6 @@ if word == found and given ~= '' and reaches(given, position) and reaches(stream
 end
 local first = stream['first-entry']
 return {
-  now_us, is_on, found, stream.length, stream['entries-added'], stream['last-generated-id'], first and first[1] or '', given
+  now_us, is_on, found, stream.length, stream['entries-added'], stream['last-generated-id'], first and first[1] or '', given,
+  off_behind, off_until
 }

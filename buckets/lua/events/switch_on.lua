@@ -4,11 +4,12 @@
 -- returns: the word of the stream
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
--- include: event_stream
+-- include: clock event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-local entries = ARGV[1]  -- integer: the most entries that the stream may have
-local touches = ARGV[2]  -- integer: 1 if touches are told too, else 0
-local fresh = ARGV[3]  -- string: the word of a stream that is made
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local entries = ARGV[2]  -- integer: the most entries that the stream may have
+local touches = ARGV[3]  -- integer: 1 if touches are told too, else 0
+local fresh = ARGV[4]  -- string: the word of a stream that is made
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
-return switch_events(entries, touches, fresh)
+return switch_events(entries, touches, fresh, now_ms)

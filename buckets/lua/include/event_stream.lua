@@ -4,7 +4,6 @@
 -- settings. `fresh`: the word of a stream that has none.
 local function found_stream(fresh)
   index('XLEN', EVENTS)  -- another program's key is set aside
-  if redis.call('PTTL', EVENTS) > 0 then redis.call('UNLINK', EVENTS) end  -- what switch_off.lua left
   local groups = redis.pcall('XINFO', 'GROUPS', EVENTS)
   local names, word = {}, nil
   for _, group in ipairs(groups.err and {} or groups) do
@@ -16,9 +15,12 @@ local function found_stream(fresh)
   return word or fresh
 end
 
--- Write the switch into the settings of the shard; returns the word of the stream.
-local function switch_events(entries, touches, fresh)
+-- Write the switch into the settings of the shard; returns the word of the stream. Where events were off and the stream is
+-- that of before, a group whose name has the time (ms) stands behind the last event: from there until then nobody told of moves.
+local function switch_events(entries, touches, fresh, now_ms)
+  local was_off = redis.call('HEXISTS', meta, 'events') == 0 and redis.call('EXISTS', EVENTS) == 1
   local word = found_stream(fresh)
+  if was_off then redis.pcall('XGROUP', 'CREATE', EVENTS, 'off:' .. whole(now_ms), '$') end
   redis.call('HSET', meta, 'events', entries, 'stream', word)
   if touches == '1' then redis.call('HSET', meta, 'touches', '1') else redis.call('HDEL', meta, 'touches') end
   return word

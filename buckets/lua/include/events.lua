@@ -5,7 +5,7 @@
 local most_entries, told  -- told: id, value, id, value, … as they are in the entry; false: events are off; nil: not asked yet
 local function ask_for_events()
   most_entries = redis.pcall('HGET', meta, 'events')
-  told = tonumber(most_entries) and {} or false
+  told = type(most_entries) == 'string' and string.find(most_entries, '^%d+$') and {} or false
 end
 
 -- Write the entry: behind all other writes, before the bell rings. `flags`: EVENT_NEW, or 0.

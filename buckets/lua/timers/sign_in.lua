@@ -21,8 +21,8 @@ if foreign then signed = {} end
 local at = {}
 for place = 1, #signed, 2 do at[signed[place]] = tonumber(signed[place + 1]) end
 local own = at[token]
--- A list that holds us was not emptied; the beats of the locks check the other shards.
-if not own and redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
+-- (The beats of the locks check the other shards.)
+if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
 -- Whether a member has been silent since well before we signed in last. If not, Redis stood still, or another Redis took its
 -- place: nobody could sign in then, and whoever came first would find all others dead.
 local function silent(ms) return not own or math.abs(own - ms) > apart end

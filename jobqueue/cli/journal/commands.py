@@ -40,12 +40,12 @@ def on_command(entries: int, touches: bool, config: str | None, **flags: Any) ->
 
 
 @journal_group.command("off", short_help="Let the service tell nothing")
-@click.option("--drop", is_flag=True, help="delete the streams, too, if a journal has all that is in them")
+@click.option("--drop", is_flag=True, help="empty the streams, too, if a journal has all that is in them")
 @reaching_redis
 def off_command(drop: bool, config: str | None, **flags: Any) -> None:
     """Let the scripts of the service tell nothing. What they told stays until a journal has it. May be repeated.
 
-    Exit code 1: a shard did not answer, or its stream was not dropped; 2: nothing could begin.
+    Exit code 1: a shard did not answer, or its stream was not emptied; 2: nothing could begin.
     """
     from jobqueue.cli.journal.switching import switch_off  # noqa: PLC0415 - loading the service takes 0.3 s
 

@@ -141,6 +141,8 @@ def _mark(gap: Gap, life: int) -> Line:
     if gap.kind == FORGOTTEN:
         how = f"Redis went back, as in a failover: what was told {between} it has forgotten"
         return Line(end, "went back", how, life)
+    if not gap.entries:
+        return Line(end, "gap", f"events were off {between}: what happened to the job then is not known", life)
     how = f"{gap.entries:,} entries of its shard {between} are missing: what happened to the job then is not known"
     return Line(end, "gap", how, life)
 

@@ -75,9 +75,9 @@ class Drain:
             stack.push_async_callback(_ended, *tasks)
             stopping = asyncio.create_task(stop.wait())
             stack.push_async_callback(_ended, stopping)
-            done, _ = await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*tasks, *beside, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopping}:
-                task.result()  # a reader only ends by itself with an error
+                task.result()  # they only end by themselves with an error
             await self._stop(tasks)
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -98,9 +98,10 @@ class Drain:
 
     async def _keep(self) -> None:
         """Delete what is too old."""
-        while self._periods:
+        while True:
             with contextlib.suppress(JobQueueError):
-                await self._sql.keep(self._periods, await self._shards.now_ms())
+                if self._periods:
+                    await self._sql.keep(self._periods, await self._shards.now_ms())
             await asyncio.sleep(_KEEP_S)
 
     async def _add_up(self) -> None:

@@ -84,7 +84,6 @@ class ShardReader:
         self._density = float(options.batch)  # events of an entry, as the last page had them
         self._has_begun = False
         self._is_on = True
-        self._was_off = False
         self._is_behind = False
 
     def stop(self) -> None:
@@ -162,7 +161,6 @@ class ShardReader:
         if view.is_on is not self._is_on:
             self._is_on = view.is_on
             if not view.is_on:
-                self._was_off = True
                 log.warning("journal.off", shard=self._shard)
         if position:
             self._tell_lag((view.now_us - position.time) / 1e6 if view.length > 0 else 0.0, max(0, view.length))
@@ -265,9 +263,11 @@ class ShardReader:
         view = await self._settle(position)
         if verdict.judge(position, view) is not Verdict.WELL:
             raise Gone
-        if self._was_off and view.is_on:
-            self._was_off = False
-            return await self._lost(position, view, place_of(position), view.last)
+        if view.off:
+            behind, until_ms = view.off
+            position = await self._lost(position, view, behind, max(behind, Place(until_ms, 0)))
+            await self._stream.note_off(until_ms)
+            return position
         if not view.length and view.now_us - position.time >= _TIMELY_S * 1e6:
             position = await self._timely(position, view.now_us)
         wait_ms = 0 if await self._walk.is_due() else _BLOCK_MS
@@ -281,12 +281,19 @@ class ShardReader:
         found = await self._gather(more, position)
         told_us = view.now_us if found.is_all else 0
         if found.ids:
+            await self._refuse_to_pass_over(position, found.ids[0])
             position = await self._written(position, found, told_us)
         if await self._walk.is_due():
             position = await self._walk.step(position, is_all=found.is_all)
         elif found.events < self._options.batch / 2 and found.ids:
             await self._pause(self._options.linger_s)
         return position
+
+    async def _refuse_to_pass_over(self, position: Position, first: bytes) -> None:
+        """Raise Gone where an entry before this one was given to another reader, who has not written it: it is
+        pending."""
+        if await self._stream.entries(place_of(position), verdict.before(Place.read(first), START), 1):
+            raise Gone
 
     async def _gather(self, more: Callable[[int], Awaitable[list[Entry]]], position: Position) -> _Read:
         """Read for a batch, by pages whose size follows from how many events the entries had until now."""

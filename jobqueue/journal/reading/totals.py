@@ -7,12 +7,14 @@ places is known exactly from the events; sums by minute spare counting most of t
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, delete, func, insert, or_, select
+from sqlalchemy.exc import IntegrityError
 
 from buckets.events.stream import TOTALS, Place, Stream
 from buckets.job import LIVE, State, Verb
@@ -75,7 +77,8 @@ async def renew(streams: Sequence[Stream], sql: Sql, source: str) -> None:
         connection.execute(delete(total).where(total.c.source == source))
         connection.execute(insert(total), rows)
 
-    await sql.run(write)
+    with contextlib.suppress(IntegrityError):  # another process has just done it
+        await sql.run(write)
 
 
 async def began_us(sql: Sql, source: str) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from buckets.errors import JobQueueError
 from buckets.events.codec import Entry, Event, Unreadable, read_all
 from buckets.events.stream import START, Place
 from buckets.events.stream import Entry as RawEntry
@@ -192,9 +193,13 @@ class Writer:
 
     async def _with_body(self, event: Event) -> Event:
         key = self._shards.keys[self._shard].job(event.id)
-        raw = await self._shards.redis.read("GETRANGE", key, 0, -1)
         try:
+            raw = await self._shards.redis.read("GETRANGE", key, 0, -1)
             job = unpack(event.id, raw)
+        except JobQueueError as error:
+            if error.message.startswith("WRONGTYPE"):  # another program's key in its place
+                return event
+            raise
         except ValueError:
             return event
         if job.created != event.created or not job.body:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -13,8 +14,10 @@ from buckets.events.switch import switch_off
 from buckets.job import NewJob, State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from jobqueue.journal.reading.lock import Lock
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.verdict import LOST
+from jobqueue.journal.reading.writing import Writer
 from jobqueue.journal.store import Batch, ContentRefused, Position, Store
 from jobqueue.journal.tables import minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
@@ -116,6 +119,18 @@ async def test_a_large_body_that_is_gone_by_then_is_missed(journal: Journal, liv
     await journal.drain()
     job = (await journal.jobs())["a"]
     assert (job["body"], job["body_kept"], job["state"]) == (None, 2, State.DELETED)
+
+
+async def test_a_large_body_in_whose_place_another_program_has_a_key_stops_nobody(
+    lite: Journal, live_pool: Pool
+) -> None:
+    await told(live_pool, "a", body=b'"' + b"x" * 5_000 + b'"')
+    key = live_pool.keys[0].job("a")
+    await live_pool.redis.read("DEL", key)
+    await live_pool.redis.read("RPUSH", key, "theirs")
+    await told(live_pool, "b")
+    await lite.drain()
+    assert [row["id"] for row in await lite.events()] == ["a", "b"]
 
 
 async def test_the_large_body_of_a_later_life_is_not_taken_for_that_of_an_earlier_one(
@@ -299,15 +314,28 @@ async def until(condition: Any, within_s: float = 10.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_two_readers_at_once_write_nothing_twice(lite: Journal, live_pool: Pool) -> None:
+async def test_two_readers_at_once_write_all_and_nothing_twice(
+    lite: Journal, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lock guards nothing: without it, the position does."""
+
+    async def keep(lock: Lock) -> None:
+        lock._until = float("inf")
+
+    async def slow(writer: Writer, *arguments: Any) -> Any:
+        await asyncio.sleep(random.random() / 50)
+        return await write(writer, *arguments)
+
+    write = Writer.write
+    monkeypatch.setattr(Lock, "_renew", keep)
+    monkeypatch.setattr(Writer, "write", slow)
     async with lite.draining() as first, lite.draining() as second:
-        for reader in (first.readers[0], second.readers[0]):
-            reader.lock._until = float("inf")
-        for n in range(30):
+        assert first.readers[0] is not second.readers[0]
+        for n in range(100):
             await told(live_pool, f"a{n:02}")
+            await asyncio.sleep(0.003)
         await lite.until_drained()
-    assert [row["id"] for row in await lite.events()] == [f"a{n:02}" for n in range(30)]
+    assert [row["id"] for row in await lite.events()] == [f"a{n:02}" for n in range(100)]
 
 
 async def test_events_that_are_switched_off_are_told_in_the_log_and_what_was_told_is_drained(
@@ -322,26 +350,27 @@ async def test_events_that_are_switched_off_are_told_in_the_log_and_what_was_tol
     assert [each["event"] for each in logs].count("journal.off") == 2  # once by each
 
 
-async def test_what_happened_while_events_were_off_is_a_gap_that_a_walk_fills(lite: Journal, live_pool: Pool) -> None:
+@pytest.mark.parametrize("drop", [False, True])
+async def test_what_happened_while_events_were_off_is_a_gap_that_a_walk_fills_though_nobody_was_there(
+    lite: Journal, live_pool: Pool, drop: bool
+) -> None:
     await told(live_pool, "a")
-    async with lite.draining() as drain:
-        await lite.until_drained()
-        await switch_off(live_pool, 0)
-        await until(lambda: drain.readers[0]._was_off)
-        await told(live_pool, "untold")
-        await live_pool.delete(["a"])
-        await switched_on(live_pool)
-        await told(live_pool, "b")
-        await until(lambda: not drain.readers[0]._was_off)
-        await lite.until_drained()
+    await lite.drain()
+    await switch_off(live_pool, 0, drop=drop)
+    await told(live_pool, "untold")
+    await live_pool.delete(["a"])
+    await switched_on(live_pool)
+    await told(live_pool, "b")
+    await lite.drain()
+    await lite.drain()
     assert [row["id"] for row in await lite.events()] == ["a", "b"]
     assert {row["id"]: row["state"] for row in (await lite.jobs()).values()} == {
         "a": State.DELETED,
         "untold": State.READY,
         "b": State.READY,
     }
-    [_, gap] = await lite.gaps()
-    assert (gap["kind"], gap["entries"]) == (LOST, 0)
+    [_, gap] = await lite.gaps()  # the first is what was before the journal
+    assert (gap["kind"], gap["entries"], gap["from_ms"] < gap["to_ms"]) == (LOST, 0, True)
 
 
 async def test_a_stream_that_never_was_is_waited_for(
