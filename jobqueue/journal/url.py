@@ -16,8 +16,10 @@ _DRIVERS = {
     "mysql": ("mysql", "asyncmy", "journal-mysql"),
 }
 """By scheme: the kind of database, its driver, and the extra that has it."""
-_PASSWORD = re.compile(r"^([^:/?#]*://[^/?#:@]*):.*@")  # to the last @: a password may have what should be encoded
-_SECRET = re.compile(r"(?i)([?&][^=&#]*passw[^=&#]*=)[^&#]*")
+# To the last @, as a password may have what should be encoded; a path of SQLite has none.
+_PASSWORD = re.compile(r"^((?!sqlite:)[^:]*://[^:]*):.*@", re.DOTALL)
+_SECRET = re.compile(r"(?i)([?&][^=&#]*(?:pass|pwd)[^=&#]*=)[^&#]*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class Refused(Exception):
@@ -84,9 +86,12 @@ def _check_file(found: Address, rest: str) -> None:
 
 
 def has_password(url: str) -> bool:
-    return without_password(url) != url
+    return without_password(url) != url and ("@" in url or "?" in url)
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown and logged."""
-    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+    """A URL as it may be shown and logged; of one that is none of a journal's, no more than its scheme."""
+    if url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
+        return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+    scheme = _SCHEME.match(url)
+    return f"{scheme[0] if scheme else ''}***" if url else ""

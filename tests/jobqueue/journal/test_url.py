@@ -30,8 +30,12 @@ def test_a_url_names_a_kind_of_database_and_one_of_them(url: str, kind: str, nam
     [
         ("", "it is empty"),
         ("journal.db", "there are sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE"),
-        ("redis://localhost", "not the URL of a journal: redis://localhost"),
-        ("oracle://u:secret@h/db", "not the URL of a journal: oracle://u:***@h/db"),
+        ("redis://localhost", "not the URL of a journal: redis:***"),
+        ("oracle://u:secret@h/db", "not the URL of a journal: oracle:***"),
+        ("jdbc:postgresql://u:secret@h/db", "not the URL of a journal: jdbc:***"),
+        ("postgresql:/u:secret@h/db", "not the URL of a journal: postgresql:***"),
+        ("u:secret@h/db", "not the URL of a journal: u:***"),
+        ("secret@h/db", "not the URL of a journal: ***"),
         ("sqlite://", "names no file"),
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
@@ -78,10 +82,21 @@ def test_a_missing_library_is_refused_with_its_extra(
         ("postgresql://u:a@b/c#d?e@h/db", "postgresql://u:***@h/db"),  # what should be encoded
         ("postgresql://:p@h/db", "postgresql://:***@h/db"),
         ("postgresql:///db?host=h&password=p&user=u", "postgresql:///db?host=h&password=***&user=u"),
+        ("postgresql:///db?host=h&pass=p", "postgresql:///db?host=h&pass=***"),
+        ("mysql://u@x:p@h/db", "mysql://u@x:***@h/db"),
+        ("jdbc:postgresql://u:p@h/db", "jdbc:***"),
+        ("postgresql:/u:p@h/db", "postgresql:***"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("postgresql://u@[::1]:5432/db", "postgresql://u@[::1]:5432/db"),
         ("sqlite:////data/journal.db", "sqlite:////data/journal.db"),
+        ("sqlite:////data/a:b@c.db", "sqlite:////data/a:b@c.db"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert without_password(url) == shown
     assert has_password(url) is (url != shown)
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "journal.db", ""])
+def test_a_url_of_something_else_is_no_reason_to_warn_of_a_password(url: str) -> None:
+    assert not has_password(url)
