@@ -65,6 +65,7 @@ def address(url: str) -> Address:
     kind, driver, extra = _DRIVERS[scheme]
     need(driver, extra=extra, what=f"{scheme}://")
     found = Address(kind, url)
+    _check_server(found)
     if kind == "sqlite":
         _check_file(found, rest)
     elif not found.database:
@@ -78,6 +79,18 @@ def need(*others: str, extra: str = "journal", what: str = "this") -> None:
         if find_spec(name) is None:
             # No command of pip: nobody has registered the name `jobqueue` for us yet.
             raise Refused(f"{what} needs the library {name}: install jobqueue with its extra [{extra}]")
+
+
+def _check_server(found: Address) -> None:
+    try:
+        parts = urlsplit(found.url)
+        if found.kind == "mysql":  # in PostgreSQL there may be several, which its driver reads
+            _ = parts.port
+    except ValueError:  # it may quote the password
+        raise Refused(
+            f"the host or the port of {found.scheme}://… cannot be read; in a user and a password, "
+            "special characters are written as %2F for / and the like"
+        ) from None
 
 
 def _check_file(found: Address, rest: str) -> None:

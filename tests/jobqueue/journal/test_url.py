@@ -18,6 +18,7 @@ from jobqueue.journal.url import Refused, address, has_password, without_passwor
         ("postgresql://u:p@h:5433/db?sslmode=require", "postgresql", "db"),
         ("mariadb://u@h/db%2F1", "mysql", "db/1"),
         ("mysql://h/db", "mysql", "db"),
+        ("postgresql://h1:1,h2:2/db", "postgresql", "db"),
     ],
 )
 def test_a_url_names_a_kind_of_database_and_one_of_them(url: str, kind: str, name: str) -> None:
@@ -43,6 +44,9 @@ def test_a_url_names_a_kind_of_database_and_one_of_them(url: str, kind: str, nam
         ("sqlite://host/a.db", "names no file"),
         ("postgresql://host", "names no database"),
         ("mariadb://u:secret@host/", "mariadb://u:***@host/ names no database"),
+        ("mariadb://u:secret/x@host/db", "the host or the port of mariadb://… cannot be read"),
+        ("mysql://u:p@host:secret/db", "the host or the port of mysql://… cannot be read"),
+        ("postgresql://u:secret]@host/db", "the host or the port of postgresql://… cannot be read"),
     ],
 )
 def test_another_url_is_refused_without_its_password(url: str, said: str) -> None:
