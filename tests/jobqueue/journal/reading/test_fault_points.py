@@ -149,11 +149,11 @@ async def test_a_reader_killed_at_any_command_behind_a_gap_and_a_return(
             await journal.drain()
             await told(live_pool, "lost", "d")
             await live_pool.redis.read("XTRIM", key, "MAXLEN", "=", 1)
-            await killed_at(journal, redis_server.url, at, behind=behind)
+            second = await killed_at(journal, redis_server.url, at, behind=behind)
             await journal.drain()
             await must_be_whole(journal, [*ids, "forgotten", "c", "d"], [UNKNOWN, FORGOTTEN, LOST])
             assert [row["entries"] for row in await journal.gaps()] == [0, 0, 1]
-        if not name:
+        if not name and not second:
             break
-        names.add(name)
+        names |= {name, second}
     assert step > 1 or names >= {"settle", "entries", "pending", "fresh", "position", "write", "_run"}

@@ -323,7 +323,7 @@ async def test_two_readers_at_once_write_all_and_nothing_twice(
         lock._until = float("inf")
 
     async def slow(writer: Writer, *arguments: Any) -> Any:
-        await asyncio.sleep(random.random() / 50)
+        await asyncio.sleep(random.random() / 20)
         return await write(writer, *arguments)
 
     write = Writer.write
