@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -38,6 +40,8 @@ async def open_engine(url: str) -> AsyncEngine:
 async def open_store(url: str) -> Store:
     """A store of one writer; an empty database gets its tables. Raises Refused and Away, as `open_engine` does."""
     where = address(url)
+    if where.kind == "sqlite":
+        _keep_from_others(where.path)
     engine = await _opened(where, schema.found_or_check)
     await engine.dispose()
     if where.kind == "sqlite":
@@ -98,6 +102,12 @@ async def _run(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _R
         if any(words in said for words in _NO_DATABASE):
             raise Refused(said) from None
         raise Away(said) from error
+
+
+def _keep_from_others(path: str) -> None:
+    """Make the file, if it is not there, for its owner only: it will hold the bodies of jobs."""
+    with contextlib.suppress(OSError):  # said when it is opened
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _must_exist(path: Path) -> None:
