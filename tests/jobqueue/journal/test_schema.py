@@ -286,6 +286,6 @@ def test_commands_that_cannot_begin_say_why(arguments: list[str], said: str) -> 
     assert "secret" not in done.output
 
 
-async def test_only_its_owner_may_read_a_new_journal_in_sqlite(tmp_path: Path) -> None:
-    await found(f"sqlite:///{tmp_path}/journal.db")
+def test_only_its_owner_may_read_a_new_journal_in_sqlite(tmp_path: Path) -> None:
+    asyncio.run(found(f"sqlite:///{tmp_path}/journal.db"))
     assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
