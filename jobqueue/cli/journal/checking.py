@@ -13,7 +13,16 @@ from buckets.events.stream import Stream
 from buckets.shards import Shards
 from jobqueue import logs
 from jobqueue.cli.humanize import clock
-from jobqueue.cli.journal.draining import DONE, LEFT, CannotBegin, carry_out, chosen_of, joined, stopped_by_signals
+from jobqueue.cli.journal.draining import (
+    DONE,
+    LEFT,
+    CannotBegin,
+    carry_out,
+    chosen_of,
+    joined,
+    refuse_none,
+    stopped_by_signals,
+)
 from jobqueue.journal.reading import totals
 from jobqueue.journal.reading.sql import Gap, Sql
 from jobqueue.journal.reading.verdict import FORGOTTEN
@@ -28,6 +37,7 @@ def check(config: str | None, given: Mapping[str, Any]) -> int:
 
     async def work() -> int:
         chosen = chosen_of(config, given)
+        await refuse_none(chosen.journal)
         async with joined(chosen, stopped_by_signals()) as shards:
             if shards is None:
                 return LEFT

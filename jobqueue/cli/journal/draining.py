@@ -20,11 +20,13 @@ from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue import logs, settings
 from jobqueue.errors import SettingsError
+from jobqueue.journal.database import open_engine
 from jobqueue.journal.keeping import Periods
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import LEAST_TIMEOUT_S, drain, unless
 from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused, address
 from jobqueue.process import loop_factory
 from jobqueue.redis_server.data_directory import running_at
@@ -50,6 +52,14 @@ def chosen_of(config: str | None, given: Mapping[str, Any]) -> Settings:
     except (SettingsError, Refused) as error:
         raise CannotBegin(str(error)) from None
     return chosen
+
+
+async def refuse_none(url: str) -> None:
+    """Raise CannotBegin, or Refused, where no journal is, or none that answers: only `run` founds one, and waits."""
+    try:
+        await (await open_engine(url)).dispose()
+    except Away as error:
+        raise CannotBegin(f"the journal cannot be reached: {error}") from None
 
 
 def carry_out(work: Callable[[], Any]) -> int:
@@ -147,6 +157,7 @@ def walk(config: str | None, given: Mapping[str, Any]) -> int:
             if shards is None:
                 return LEFT
             await _refuse_off(shards)
+            await refuse_none(chosen.journal)
             sql = Sql(chosen.journal)
             if not await unless(stop, sql.open()):
                 return LEFT

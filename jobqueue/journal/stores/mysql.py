@@ -84,6 +84,7 @@ async def connect(address: Address) -> Any:
     parts, options = urlsplit(address.url), address.options
     if unknown := set(options) - set(_OPTIONS):
         raise Refused(f"{address.shown}: there is no option {min(unknown)}; there are {', '.join(_OPTIONS)}")
+    tls = _tls(address)
     try:
         return await asyncmy.connect(
             host=parts.hostname or "localhost",
@@ -92,7 +93,7 @@ async def connect(address: Address) -> Any:
             password=unquote(parts.password or ""),
             db=address.database,
             unix_socket=options.get("unix_socket"),
-            ssl=_tls(options),
+            ssl=tls,
             charset="utf8mb4",
             connect_timeout=_CONNECT_S,
             # Nothing is cut to fit; backslashes in strings are what `_literals` makes of them.
@@ -107,13 +108,19 @@ async def connect(address: Address) -> Any:
         raise Away(f"{type(error).__name__}: {error}") from error
 
 
-def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
-    """Certificates are checked, by `ssl_ca` or the system's."""
+def _tls(address: Address) -> ssl.SSLContext | None:
+    """Certificates are checked, by `ssl_ca` or the system's. Raises Refused."""
+    options = address.options
+    if options.get("ssl", "true") != "true":
+        raise Refused(f"{address.shown}: ssl={options['ssl']} is unknown; there is ssl=true, and without it no TLS")
     if not any(name.startswith("ssl") for name in options):
         return None
-    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
-    if "ssl_cert" in options:
-        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+        if "ssl_cert" in options:
+            context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    except OSError as error:  # which does not name the file
+        raise Refused(f"{address.shown}: a file of TLS cannot be read: {error.strerror or error}") from None
     return context
 
 

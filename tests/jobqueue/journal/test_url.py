@@ -104,3 +104,17 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
 @pytest.mark.parametrize("url", ["redis://localhost", "journal.db", ""])
 def test_a_url_of_something_else_is_no_reason_to_warn_of_a_password(url: str) -> None:
     assert not has_password(url)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("ssl_ca=/nowhere.pem", "/nowhere.pem: a file of TLS cannot be read: No such file"),
+        ("ssl_cert=/nowhere.pem", "/nowhere.pem: a file of TLS cannot be read: No such file"),
+        ("ssl=false", "ssl=false is unknown"),
+    ],
+)
+async def test_tls_that_cannot_be_is_refused_and_not_waited_for(query: str, said: str) -> None:
+    mysql = pytest.importorskip("jobqueue.journal.stores.mysql")
+    with pytest.raises(Refused, match=said):
+        await mysql.connect(address(f"mariadb://u@127.0.0.1:1/db?{query}"))

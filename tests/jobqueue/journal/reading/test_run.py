@@ -132,6 +132,24 @@ def test_what_cannot_be_begun_is_exit_2_and_says_why(
     assert words in result.output
 
 
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("command", ["check", "walk"])
+async def test_what_only_looks_at_a_journal_founds_none_and_waits_for_none(
+    live_pool: Pool, redis_server: RedisServer, postgresql: Server, tmp_path: Path, command: str
+) -> None:
+    await switched_on(live_pool)
+    given = [command, "--redis", redis_server.url, "--to"]
+    code, _ = await journal(*given, f"sqlite:///{tmp_path}/mistyped.db")
+    assert (code, names_in(tmp_path)) == (2, [])
+    empty = postgresql.new_database()
+    assert "journal run" in (await journal(*given, empty))[1]
+    code, text = await journal(*given, f"postgresql://jobqueue@/x?host={tmp_path}")
+    assert code == 2 and "cannot be reached" in text
+
+
 def test_a_namespace_that_is_not_there_is_not_founded(redis_server: RedisServer, sqlite_url: str) -> None:
     given = ["journal", "run", "--redis", redis_server.url, "--to", sqlite_url, "--namespace", "none"]
     result = CliRunner().invoke(main, given)
