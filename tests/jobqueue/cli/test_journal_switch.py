@@ -47,7 +47,8 @@ async def test_a_running_service_tells_of_its_moves_from_on_to_off(redis_server:
         ran = await journal("off", "--drop", *where)
         assert ran == (0, "events are off in 1 shard of 1, and their streams are gone\n", "")
         assert await journal("off", *where) == (0, "events are off in 1 shard of 1\n", "")
-        assert (await read_events(Shards(redis, "jq", 1, 8), 0)).stream is None
+        stream = (await read_events(Shards(redis, "jq", 1, 8), 0)).stream
+        assert stream and stream.entries == 0
 
 
 async def test_a_redis_that_was_emptied_under_the_service_tells_of_its_moves_again(
