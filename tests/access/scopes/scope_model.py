@@ -224,6 +224,16 @@ _OF_ONE: dict[str, Callable[[Job, Command], Outcome]] = {
 }
 
 
+def may_have_changed(job_id: str, old: Job | None, new: Job | None, asked: list[tuple[Scope, Command]]) -> bool:
+    """Whether commands of tokens may have made of one job the other: one of them, or one that ended it and another that
+    made a new one of its id."""
+    if any(may_change(job_id, old, new, *each) for each in asked):
+        return True
+    ended = any(may_change(job_id, old, None, *each) for each in asked)
+    adds = [each for each in asked if each[1]["command"] == "add"]
+    return bool(old and new) and ended and any(may_change(job_id, None, new, *each) for each in adds)
+
+
 def may_change(job_id: str, old: Job | None, new: Job | None, scope: Scope, command: Command) -> bool:
     """Whether a command of a token may have made of one job the other."""
     if command["command"] not in CHANGES or scope.refusal(command):

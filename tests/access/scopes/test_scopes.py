@@ -35,7 +35,7 @@ from tests.access.scopes.scope_model import (
     Scope,
     Snapshot,
     ids_of,
-    may_change,
+    may_have_changed,
     may_touch,
     outcome,
     snapshot,
@@ -260,7 +260,7 @@ class Run:
             old, new = before.jobs.get(job_id), after.jobs.get(job_id)
             if (old and old.raw) == (new and new.raw) or (old is None and job_id in self.world.made_ids):
                 continue
-            assert any(may_change(job_id, old, new, *each) for each in asked), f"{job_id} changed: {old} {new}"
+            assert may_have_changed(job_id, old, new, asked), f"{job_id} changed: {old} {new}"
         for topic in TOPICS:
             if before.paused.get(topic) != after.paused.get(topic):
                 pausing = [each for each in asked if each[1].get("topic") == topic and may_touch(topic, *each)]

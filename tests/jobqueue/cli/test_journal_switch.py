@@ -45,7 +45,7 @@ async def test_a_running_service_tells_of_its_moves_from_on_to_off(redis_server:
         assert [entry[0] for entry in given[0][1]] == [entry[0] for entry in entries]
         await redis.read("XACK", "{jq:0}:e", GROUP, *(entry[0] for entry in entries))
         ran = await journal("off", "--drop", *where)
-        assert ran == (0, "events are off in 1 shard of 1, and their streams are gone\n", "")
+        assert ran == (0, "events are off in 1 shard of 1, and their streams are empty\n", "")
         assert await journal("off", *where) == (0, "events are off in 1 shard of 1\n", "")
         stream = (await read_events(Shards(redis, "jq", 1, 8), 0)).stream
         assert stream and stream.entries == 0
