@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sqlalchemy import Select, and_, case, func, select
+from sqlalchemy import Select, and_, case, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -14,9 +14,10 @@ from buckets.events.tail import Tail, TailEvent
 from buckets.job import Verb
 from jobqueue.journal import tables
 from jobqueue.journal.explaining.timeline import Wait
-from jobqueue.journal.explaining.told import LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
+from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
 from jobqueue.journal.rows import words_of
 from jobqueue.journal.store import Away
+from jobqueue.journal.taken_back import has_gone_back, is_taken_back
 from jobqueue.journal.url import Refused
 
 MOST_EVENTS = 10_000
@@ -100,11 +101,18 @@ class Journal:
         return select(_job.shard, *_NEWEST).where(_job.source == self._source, _job.id == job_id)
 
     async def _gaps(self, connection: AsyncConnection, which: Any) -> list[Gap]:
+        went_back = case((text(has_gone_back(tables.gap.name)), 1), else_=0).label("went_back")
         query = (
-            select(tables.gap).where(_gap.source == self._source, which).order_by(_gap.number.desc()).limit(_MOST_GAPS)
+            select(tables.gap, went_back)
+            .where(_gap.source == self._source, which)
+            .order_by(_gap.number.desc())
+            .limit(_MOST_GAPS)
         )
         return [
-            Gap(row.kind, row.epoch, (row.from_ms, row.from_seq), (row.to_ms, row.to_seq), row.entries, row.found)
+            Gap(
+                *(row.kind, row.epoch, (row.from_ms, row.from_seq), (row.to_ms, row.to_seq), row.entries, row.found),
+                is_emptied=row.kind == FORGOTTEN and not row.went_back,
+            )
             for row in await connection.execute(query)
         ]
 
@@ -130,7 +138,7 @@ class Journal:
             is_all = since // 1000 <= wait.begin // 1000
             found.is_gap = bool(await self._gaps(connection, _overlaps(wait)))
             if history.is_kept and history.shard is not None:
-                pauses = await self._pauses(connection, wait, history.shard)
+                pauses = await self._pauses(connection, wait, history)
                 found.pauses = pauses if pauses or is_all else None
             end = min(wait.end, until)
             if is_all and wait.begin < end:
@@ -138,16 +146,20 @@ class Journal:
                 await self._count(connection, wait, end, found)
         return found
 
-    async def _pauses(self, connection: AsyncConnection, wait: Wait, shard: int) -> list[Pause]:
+    async def _pauses(self, connection: AsyncConnection, wait: Wait, history: History) -> list[Pause]:
         query = (
-            select(_event.at, _event.verb, _event.was)
-            .where(_event.id == "", _event.source == self._source, _event.shard == shard)
+            select(_event.ms, _event.seq, _event.at, _event.verb, _event.was)
+            .where(_event.id == "", _event.source == self._source, _event.shard == history.shard)
             .where(_event.topic == wait.topic, _event.ms <= wait.end // 1000)
+            .where(text(f"NOT {is_taken_back(tables.event.name)}"))
             .order_by(_event.ms.desc(), _event.seq.desc())
             .limit(_MOST_PAUSES)
         )
-        told = [tuple(row) for row in await connection.execute(query)]
-        return [pause for pause in pauses_of(reversed(told)) if _is_in(pause, wait)]
+        told = [((ms, seq), rest) for ms, seq, *rest in await connection.execute(query)]
+        # A Redis that was emptied has no pauses: how much later than its last entry that was is not known.
+        told += [(gap.end, [gap.end[0] * 1000, Verb.RESUME, 0]) for gap in history.gaps if gap.is_emptied]
+        in_order = (each for _, each in sorted(told, key=lambda one: one[0]))
+        return [pause for pause in pauses_of(in_order) if _is_in(pause, wait)]
 
     async def _count(self, connection: AsyncConnection, wait: Wait, end: int, found: Meanwhile) -> None:
         """Count what was delivered until `end`: by minutes first, which cost little and are kept longest; and job by

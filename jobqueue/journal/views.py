@@ -1,7 +1,7 @@
 """The views of a journal: what users' tools read. Tables may change from version to version, views stay.
 
 `time` is a timestamp of the database, in UTC; other times are numbers since the epoch, in the units of the tables;
-spans are seconds. What Redis has forgotten since (a gap of kind 2) is only in `jq_timeline`, and marked there.
+spans are seconds. What Redis took back when it went back (taken_back.py) is only in `jq_timeline`, and marked there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from buckets.job import Cause, State, Verb
+from jobqueue.journal.taken_back import is_taken_back
 from jobqueue.metrics.process import LATENESS_S
 
 WORDS: dict[Verb, str] = {
@@ -96,16 +97,6 @@ def _what(event: str) -> str:
     )
 
 
-def _forgotten(event: str) -> str:
-    """Whether an event is in a gap of what Redis has forgotten, and not told by what came after that."""
-    return (
-        "EXISTS (SELECT 1 FROM jq_gap g WHERE g.kind = 2 "
-        f"AND g.source = {event}.source AND g.shard = {event}.shard AND {event}.branch < g.epoch "
-        f"AND ({event}.ms > g.from_ms OR ({event}.ms = g.from_ms AND {event}.seq > g.from_seq)) "
-        f"AND ({event}.ms < g.to_ms OR ({event}.ms = g.to_ms AND {event}.seq <= g.to_seq)))"
-    )
-
-
 _LIFE = (
     "CASE WHEN e.life > 0 THEN e.life ELSE (SELECT MAX(p.life) FROM jq_event p "
     "WHERE p.id = e.id AND p.source = e.source AND p.ms <= e.ms) END"
@@ -119,8 +110,8 @@ def _timeline(kind: str) -> str:
         f"{_what('e')} AS what, {_words_of('e.state_before', State, _NO_STATE)} AS state_before, "
         f"{_words_of('e.state_after', State, _NO_STATE)} AS state_after, e.due, e.next, e.was, e.priority, "
         f"{_words_of('e.cause', Cause, {})} AS cause, e.attempts, e.deliveries, e.lease, e.instance, e.actor, "
-        f"e.worker, e.reason, e.ms, e.seq, e.n, e.branch, CASE WHEN {_forgotten('e')} THEN 1 ELSE 0 END AS forgotten "
-        "FROM jq_event e"
+        f"e.worker, e.reason, e.ms, e.seq, e.n, e.branch, "
+        f"CASE WHEN {is_taken_back('e')} THEN 1 ELSE 0 END AS forgotten FROM jq_event e"
     )
 
 
@@ -138,8 +129,8 @@ def _delivery(kind: str) -> str:
         f"{seconds('f.at - d.at')} AS worked, d.worker, d.instance, f.reason, d.ms, d.seq, d.n "
         "FROM jq_event d LEFT JOIN jq_event f ON f.id = d.id AND f.source = d.source AND f.life = d.life "
         f"AND f.lease = d.lease AND f.ms >= d.ms AND f.state_before = {int(State.RESERVED)} "
-        f"AND f.verb NOT IN {_UNMOVED} AND NOT {_forgotten('f')} "
-        f"WHERE d.verb IN {_DELIVERED} AND NOT {_forgotten('d')}"
+        f"AND f.verb NOT IN {_UNMOVED} AND NOT {is_taken_back('f')} "
+        f"WHERE d.verb IN {_DELIVERED} AND NOT {is_taken_back('d')}"
     )
 
 
@@ -164,7 +155,7 @@ def _life(kind: str) -> str:
         f"CASE WHEN {is_lease_over} THEN 1 ELSE 0 END AS lease_over, "
         f"CASE WHEN e.state_after = {int(State.DEAD)} AND e.verb NOT IN {_REPEATED} THEN 1 ELSE 0 END AS died, "
         f"CASE WHEN {ends} THEN e.at END AS ended, CASE WHEN {ends} THEN {ending} END AS ending "
-        f"FROM jq_event e WHERE e.id <> '' AND NOT {_forgotten('e')}) l GROUP BY l.source, l.shard, l.id, l.life"
+        f"FROM jq_event e WHERE e.id <> '' AND NOT {is_taken_back('e')}) l GROUP BY l.source, l.shard, l.id, l.life"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from jobqueue.journal import tables
@@ -12,6 +12,7 @@ from jobqueue.journal.explaining.words import moment
 
 _gap, _refused = tables.gap.c, tables.refused.c
 _KINDS = {LOST: "lost", FORGOTTEN: "forgotten"}
+_BEGINNING = "the beginning"
 _MOST = 10_000
 
 
@@ -26,8 +27,8 @@ async def gaps(connection: AsyncConnection, source: str, asked: Asked) -> Found:
     )
     rows = [
         [
-            *(_KINDS[row.kind], row.shard, moment(row.from_ms * 1000), moment(row.to_ms * 1000), row.entries),
-            *(moment(row.found), moment(row.walked) if row.walked else ""),
+            *(_KINDS[row.kind], row.shard, moment(row.from_ms * 1000) if row.from_ms else _BEGINNING),
+            *(moment(row.to_ms * 1000), row.entries, moment(row.found), moment(row.walked) if row.walked else ""),
         ]
         for row in await connection.execute(query)
     ]
@@ -39,10 +40,13 @@ async def gaps(connection: AsyncConnection, source: str, asked: Asked) -> Found:
     return found
 
 
-async def lost(connection: AsyncConnection, source: str, asked: Asked) -> int:
-    """How many entries of a time are missing."""
-    query = select(func.sum(_gap.entries)).where(
+async def lost(connection: AsyncConnection, source: str, asked: Asked) -> list[str]:
+    """What is missing of a time, in words: entries that were cut off, and all that happened while events were off."""
+    query = select(func.sum(_gap.entries), func.sum(case((_gap.entries == 0, 1), else_=0))).where(
         *(_gap.source == source, _gap.kind == LOST),
         *(_gap.to_ms >= asked.since // 1000, _gap.from_ms < asked.until // 1000),
     )
-    return int((await connection.execute(query)).scalar() or 0)
+    entries, offs = (await connection.execute(query)).one()
+    notes = [f"{int(entries):,} entries of that time are missing"] if entries else []
+    notes += ["events were off for a part of that time"] if offs else []
+    return [f"{note}; see jobqueue audit gaps" for note in notes]

@@ -74,7 +74,4 @@ async def _notes(connection: AsyncConnection, source: str, name: str, question: 
         notes.append(f"the journal goes back to {moment(since)} UTC")
     if asked.until > until + _LAG_US:
         notes.append(f"the journal knows what was told until {moment(until)} UTC")
-    missing = 0 if name == "gaps" else await gaps.lost(connection, source, asked)
-    if missing:
-        notes.append(f"{missing:,} entries of that time are missing; see jobqueue audit gaps")
-    return notes
+    return notes if name == "gaps" else notes + await gaps.lost(connection, source, asked)

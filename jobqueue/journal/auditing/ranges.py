@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select
+from sqlalchemy import ColumnElement, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from jobqueue.journal import tables
 from jobqueue.journal.auditing.asked import Asked, By
-from jobqueue.journal.explaining.told import FORGOTTEN
+from jobqueue.journal.taken_back import is_taken_back
 
-_event, _minute, _gap = tables.event.c, tables.minute.c, tables.gap.c
+_event, _minute = tables.event.c, tables.minute.c
 MINUTE_US = 60_000_000
 _LENGTHS_MS = {"hour": 3_600_000, "day": 86_400_000}
 
@@ -31,19 +31,12 @@ def is_topic(connection: AsyncConnection, column: ColumnElement[str], pattern: s
 
 
 def of_events(connection: AsyncConnection, source: str, asked: Asked) -> list[Any]:
-    """Conditions on events, by their places: of those in a time and of some topics, which Redis has not forgotten."""
+    """Conditions on events, by their places: of those in a time and of some topics, which Redis has not taken back."""
     return [
         *(_event.ms >= asked.since // 1000, _event.ms < -(-asked.until // 1000), _event.source == source),
-        *(_event.branch >= 0, ~_is_forgotten()),
+        *(_event.branch >= 0, text(f"NOT {is_taken_back(tables.event.name)}")),
         *is_topic(connection, _event.topic, asked.topic),
     ]
-
-
-def _is_forgotten() -> Any:
-    behind = or_(_event.ms > _gap.from_ms, and_(_event.ms == _gap.from_ms, _event.seq > _gap.from_seq))
-    until = or_(_event.ms < _gap.to_ms, and_(_event.ms == _gap.to_ms, _event.seq <= _gap.to_seq))
-    same = and_(_gap.kind == FORGOTTEN, _gap.source == _event.source, _gap.shard == _event.shard)
-    return exists(select(1).select_from(tables.gap).where(same, _event.branch < _gap.epoch, behind, until))
 
 
 def of_minutes(connection: AsyncConnection, source: str, asked: Asked) -> list[Any]:

@@ -202,7 +202,7 @@ def _told_alone(history: History, *, is_asked: bool) -> str:
         gone = ", and Redis does not remember it any more" if is_asked else ""
         return f"{State(state).word} at {moment(ended or at)} UTC{gone}"
     if not state:
-        return f"gone since {moment(at)} UTC: set aside, or Redis did not know it"
+        return f"gone since {moment(at)} UTC: set aside as unreadable, or missing from Redis when the journal looked"
     if is_asked:
         return f"by the journal it was {State(state).word} at {moment(at)} UTC, and Redis does not know it any more"
     return f"{State(state).word} since {moment(at)} UTC, by the journal{_time_of(newest)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buckets.job import Cause, State, Verb
-from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, History, Meanwhile, Place, Told
+from jobqueue.journal.explaining.told import FORGOTTEN, LOST, WALKED, Gap, History, Meanwhile, Place, Told
 from jobqueue.journal.explaining.waiting import WORTH_US, why
 from jobqueue.journal.explaining.words import clock, span
 
@@ -97,15 +97,14 @@ def timeline(history: History, life: int, explained: Mapping[Place, Meanwhile], 
     made, teller = Timeline(), _Teller(explained, tries)
     marks = _marks(history.gaps, events, history.until)
     for event in events:
-        while marks and marks[0][0] < event.place:
-            made.lines.append(marks.pop(0)[1])
-        forgotten = history.is_forgotten(event)
+        while marks and _is_behind(event, marks[0]):
+            made.lines.append(_mark(marks.pop(0), life))
         line = teller.line(event)
-        line.is_forgotten = forgotten
+        line.is_forgotten = history.is_forgotten(event)
         made.lines.append(line)
-        if not forgotten:
+        if not history.is_taken_back(event):
             _add(made.sums, event, line)
-    made.lines += [line for _, line in marks]
+    made.lines += [_mark(gap, life) for gap in marks]
     return made
 
 
@@ -123,21 +122,30 @@ def _add(sums: Sums, event: Told, line: Line) -> None:
         sums.late = sums.late if event.deliveries else None
 
 
-def _marks(gaps: Sequence[Gap], events: Sequence[Told], until: int | None) -> list[tuple[Place, Line]]:
-    """The lines of the gaps in a life, by the places behind which they stand."""
+def _marks(gaps: Sequence[Gap], events: Sequence[Told], until: int | None) -> list[Gap]:
+    """The gaps in a life, in the order of the places behind which their lines stand."""
     if not events:
         return []
     last = events[-1]
     has_ended = last.after in (State.FINISHED, State.DELETED)
     end_ms = last.ms if has_ended else (until or last.at) // 1000
     between = [gap for gap in gaps if gap.kind in (LOST, FORGOTTEN) and gap.overlaps(events[0].ms, end_ms)]
-    marks = [(gap.end, _mark(gap, last.life)) for gap in between]
-    return sorted(marks, key=lambda mark: mark[0])
+    return sorted(between, key=lambda gap: gap.end)
+
+
+def _is_behind(event: Told, gap: Gap) -> bool:
+    """Whether an event stands behind the line of a gap. What a walk has read is at the last entry that there was then,
+    which may be the last one that is missing, or one before it if events were off: its time decides."""
+    if event.branch == WALKED and (gap.kind == LOST or event.place == gap.end):
+        return event.at >= gap.found
+    return event.place > gap.end
 
 
 def _mark(gap: Gap, life: int) -> Line:
     begin, end = gap.begin[0] * 1000, gap.end[0] * 1000
     between = f"between {clock(begin, end)} and {clock(end, end)}" if begin else f"until {clock(end, end)}"
+    if gap.is_emptied:
+        return Line(end, "emptied", f"Redis was emptied: what was told {between} it has forgotten", life)
     if gap.kind == FORGOTTEN:
         how = f"Redis went back, as in a failover: what was told {between} it has forgotten"
         return Line(end, "went back", how, life)
@@ -180,7 +188,7 @@ class _Teller:
             line.how = f"from another Redis, {line.how}"
 
     def _restored(self, event: Told, line: Line) -> None:
-        run = f"by run {event.actor} of restore, " if event.actor else ""
+        run = f"by restore, run {event.actor.removeprefix('restore:')}, " if event.actor else ""
         line.what, line.how, line.who = "restored", run + _state(event), event.instance
 
     def _due(self, event: Told, line: Line) -> None:

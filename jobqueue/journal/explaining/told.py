@@ -62,9 +62,14 @@ class Gap(NamedTuple):
     entries: int
     found: int
     """us"""
+    is_emptied: bool = False
+    """Of what Redis has forgotten: whether it was emptied, and not set back to an earlier state (see `taken_back`)."""
 
     def has(self, place: Place) -> bool:
         return self.begin < place <= self.end
+
+    def forgets(self, event: Told) -> bool:
+        return self.kind == FORGOTTEN and event.branch < self.epoch and self.has(event.place)
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         return self.begin[0] <= end_ms and begin_ms <= self.end[0]
@@ -139,7 +144,12 @@ class History:
     _by_life: dict[int, list[Told]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_forgotten(self, event: Told) -> bool:
-        return any(gap.kind == FORGOTTEN and event.branch < gap.epoch and gap.has(event.place) for gap in self.gaps)
+        """Whether Redis has forgotten it."""
+        return any(gap.forgets(event) for gap in self.gaps)
+
+    def is_taken_back(self, event: Told) -> bool:
+        """Whether it does not count, as Redis went back to before it; one that was emptied took nothing back."""
+        return any(gap.forgets(event) and not gap.is_emptied for gap in self.gaps)
 
     def lives(self) -> list[int]:
         """When the lives of the job that are known here were created, in their order."""

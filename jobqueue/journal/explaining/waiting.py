@@ -33,10 +33,10 @@ def _paused(meanwhile: Meanwhile) -> str:
     if not total:
         return "no pause"
     if total == meanwhile.end - meanwhile.begin:
-        return "the topic was paused all the time"
+        return "the topic was paused throughout"
     last = next(pause for pause in reversed(meanwhile.pauses) if _span_of(pause, meanwhile))
     end = "" if last.end is None or last.end >= meanwhile.end else f", until {clock(last.end, meanwhile.begin)}"
-    return f"the topic was paused for {span(total)} of it{end}"
+    return f"the topic was paused for {span(total)} of that time{end}"
 
 
 def _delivered(meanwhile: Meanwhile) -> str:

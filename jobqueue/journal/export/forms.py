@@ -65,7 +65,7 @@ def _what(verb: _Values, before: _Values, after: _Values) -> _Values:
 
 
 class Gap(NamedTuple):
-    """What Redis has forgotten of a shard: a row of `jq_gap`."""
+    """What Redis took back of a shard: a row of `jq_gap`."""
 
     shard: int
     epoch: int
@@ -202,7 +202,7 @@ class Form:
 
 
 def forms(gaps: Sequence[Gap]) -> dict[str, Form]:
-    """By what is exported. `gaps`: what Redis has forgotten."""
+    """By what is exported. `gaps`: what Redis took back."""
     return {
         "events": Form(tables.event, {**_EVENTS, "forgotten": _forgotten(gaps)}),
         "deliveries": Form(_delivery, _DELIVERIES),

@@ -6,16 +6,16 @@ from collections.abc import Collection
 from datetime import date
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from jobqueue.journal import tables
 from jobqueue.journal.export.folder import Place
 from jobqueue.journal.export.forms import Gap, forms
 from jobqueue.journal.partitions import DAY_MS, day_of
+from jobqueue.journal.taken_back import has_gone_back
 from jobqueue.journal.url import Refused
 
-_FORGOTTEN = 2  # the kind of a gap
 _event, _position, _gap = tables.event.c, tables.position.c, tables.gap.c
 
 
@@ -41,11 +41,12 @@ class Source:
         own = [row for row in rows if row.source == (name or names[0])]
         places = {row.shard: Place(row.ms, row.seq) for row in own}
         made = cls(connection, name or names[0], places, min(row.time for row in own))
-        made.forms = forms(await made._forgotten())
+        made.forms = forms(await made._taken_back())
         return made
 
-    async def _forgotten(self) -> list[Gap]:
-        query = select(*(_gap[name] for name in Gap._fields)).where(_gap.kind == _FORGOTTEN, _gap.source == self.name)
+    async def _taken_back(self) -> list[Gap]:
+        which = text(has_gone_back(tables.gap.name)), _gap.source == self.name
+        query = select(*(_gap[name] for name in Gap._fields)).where(*which)
         return [Gap(*row) for row in await self.connection.execute(query)]
 
     def is_drained(self, day: date, beyond_ms: int) -> bool:

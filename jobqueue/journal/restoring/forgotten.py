@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, or_, select, text, update
 
 from buckets.errors import JobQueueError
 from buckets.events.restoring import PAGE, Asked, Lost, Restoring
 from buckets.pages import chunks
 from buckets.pool.pool import Pool
 from jobqueue.journal import tables
-from jobqueue.journal.reading.verdict import FORGOTTEN, UNKNOWN
 from jobqueue.journal.restoring.choice import ENDED, Choice, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.fates import fate_of
 from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.taken_back import has_gone_back
 
 _GAP, _EVENT = tables.gap.c, tables.event.c
 _AS_THEY_WERE = Choice()
@@ -71,17 +71,11 @@ class Forgotten:
             await self._passing.wait(asked)
 
     async def _gaps(self) -> Sequence[Any]:
-        """Those of failovers that were not healed. A stream of another word, which is walked, says that Redis was
-        emptied."""
-        other = tables.gap.alias().c
-        is_emptied = and_(
-            *(other.source == _GAP.source, other.shard == _GAP.shard, other.epoch == _GAP.epoch, other.kind == UNKNOWN)
-        )
+        """Those of failovers that were not healed."""
         wanted = select(
             _GAP.number, _GAP.shard, _GAP.epoch, _GAP.from_ms, _GAP.from_seq, _GAP.to_ms, _GAP.to_seq
         ).where(
-            *(self._reading.of_source(tables.gap), _GAP.kind == FORGOTTEN, _GAP.walked.is_(None)),
-            ~select(other.number).where(is_emptied).exists(),
+            *(self._reading.of_source(tables.gap), text(has_gone_back(tables.gap.name)), _GAP.walked.is_(None)),
         )
         return await self._reading.rows(wanted.order_by(_GAP.number))
 

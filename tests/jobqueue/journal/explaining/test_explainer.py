@@ -130,7 +130,7 @@ async def test_a_pause_is_the_reason_for_waiting(journal: Journal, live_pool: Po
     await journal.drain()
     how = (await explained(live_pool, journal.url))["timeline"][-1]["how"]
     assert ": no job of the topic was delivered, the topic was paused for 1" in how
-    assert " of it, until " in how
+    assert " of that time, until " in how
 
 
 async def test_a_job_that_is_still_ready_is_explained_up_to_now(journal: Journal, live_pool: Pool) -> None:

@@ -217,7 +217,11 @@ def last(event: Told) -> History:
             newest(state=F, ended=us(1)),
             "finished at 2026-11-25 12:00:01.000 UTC, and Redis does not remember it any more",
         ),
-        (newest(state=0), "gone since 2026-11-25 12:00:00.000 UTC: set aside, or Redis did not know it"),
+        (
+            newest(state=0),
+            "gone since 2026-11-25 12:00:00.000 UTC: set aside as unreadable, or missing from Redis when the journal "
+            "looked",
+        ),
         (
             last(Life(after=V).told(Verb.FINISH, 3, F).events[0]),
             "finished at 2026-11-25 12:00:03.000 UTC, and Redis does not remember it any more",

@@ -129,8 +129,8 @@ def test_the_verbs_that_are_missing_above_have_tests_of_their_own() -> None:
 
 
 def test_a_restore_is_told_with_its_run() -> None:
-    life = Life().told(Verb.RESTORE, 3, D, 60, actor="7", instance="r:1")
-    assert shown(last(life)) == ("restored", "by run 7 of restore, due 12:01:00.000", "r:1")
+    life = Life().told(Verb.RESTORE, 3, D, 60, actor="restore:7", instance="r:1")
+    assert shown(last(life)) == ("restored", "by restore, run 7, due 12:01:00.000", "r:1")
 
 
 def test_an_actor_is_told_with_the_instance() -> None:
@@ -240,13 +240,13 @@ def meanwhile(**known: object) -> Meanwhile:
         ({"delivered": 0}, "no job of the topic was delivered"),
         (
             {"delivered": 0, "pauses": [Pause(us(-5), None)]},
-            "no job of the topic was delivered, the topic was paused all the time",
+            "no job of the topic was delivered, the topic was paused throughout",
         ),
         (
             {"delivered": 3, "pauses": [Pause(us(-5), us(1)), Pause(us(2), us(4.5)), Pause(us(20), None)]},
-            "3 jobs of the topic went before it, the topic was paused for 3.5 s of it, until 12:00:04.500",
+            "3 jobs of the topic went before it, the topic was paused for 3.5 s of that time, until 12:00:04.500",
         ),
-        ({"pauses": [Pause(us(9), None)]}, "the topic was paused for 1 s of it"),
+        ({"pauses": [Pause(us(9), None)]}, "the topic was paused for 1 s of that time"),
         (
             {"delivered": 2, "known_until": us(8)},
             "2 jobs of the topic went before it until 12:00:08.000",
