@@ -223,8 +223,11 @@ Attempt = Annotated[
 ShowsBody = Annotated[bool, _must_be("true or false"), Meta(description="false: without the bodies of jobs")]
 Life = Annotated[
     Annotated[float, Meta(ge=0, le=LAST_S)] | Literal["all"],
-    _must_be("unix seconds, as answers give `created`, or all"),
-    Meta(description="which life of the job: the one that was created then, or all; an id may be added again"),
+    _must_be("a number from 1 on, unix seconds, as answers give `created`, or all"),
+    Meta(
+        description="which life of the job, as an id may be added again: 1 for the first of `lives`, 2 for the next, "
+        "and so on; the one that was created then; or all"
+    ),
 ]
 Reason = Annotated[str, _string(0, 1000), Meta(description="why; stored with the job")]
 State = Annotated[_LiveState, Meta(description="only jobs in this state")]

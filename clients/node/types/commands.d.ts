@@ -77,7 +77,7 @@ export interface UpdateFields {
 }
 
 export interface ExplainFields {
-  /** When the life was created that is to be explained, in unix seconds; default: the newest. */
+  /** The life that is to be explained: 1 is the first; or when it was created, in unix seconds; default: the newest. */
   life?: number | 'all';
 }
 

@@ -231,8 +231,8 @@ final class Client
     /**
      * Why a job is where it is, and what happened to it.
      *
-     * @param int|float|string|null $life when the life was created that is to be explained, in unix seconds, or `all`;
-     *     null: the newest
+     * @param int|float|string|null $life the life that is to be explained: its number, from 1 on, or when it was
+     *     created, in unix seconds, or `all`; null: the newest
      * @return Answer
      */
     public function explain(string $id, int|float|string|null $life = null): array

@@ -104,7 +104,8 @@ class AsyncClient:
         return await self._ask(commands.get(id))
 
     async def explain(self, id: str, life: float | Literal["all"] | None = None) -> answers.Explained:
-        """Why a job is where it is, and what happened to it; of the life that was created then, or of all."""
+        """Why a job is where it is, and what happened to it. `life`: its number, from 1 on, or when it was created, or
+        all; None: the newest."""
         return await self._ask(commands.explain(id, life))
 
     async def run(self, id: str) -> answers.Timed:

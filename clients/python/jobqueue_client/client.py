@@ -105,7 +105,8 @@ class Client:
         return self._ask(commands.get(id))
 
     def explain(self, id: str, life: float | Literal["all"] | None = None) -> answers.Explained:
-        """Why a job is where it is, and what happened to it; of the life that was created then, or of all."""
+        """Why a job is where it is, and what happened to it. `life`: its number, from 1 on, or when it was created, or
+        all; None: the newest."""
         return self._ask(commands.explain(id, life))
 
     def run(self, id: str) -> answers.Timed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,15 +26,22 @@ class _Life(click.ParamType[float | str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
         if value == "all":
             return "all"
-        try:
-            created = float(value)
-        except ValueError:
-            created = -1.0
-        if not 0 <= created <= fields.LAST_S:
+        life = _number(value)
+        if not 0 <= life <= fields.LAST_S:
             self.fail(
-                f"{value!r} is neither the time at which a life was created, in unix seconds, nor all", param, ctx
+                f"{value!r} is neither the number of a life, nor the time at which it was created, nor all", param, ctx
             )
-        return created
+        return life
+
+
+def _number(typed: str) -> float:
+    """The number of a life, or its time in unix seconds; also given as it is printed, in UTC. Below 0: neither."""
+    with suppress(ValueError):
+        return float(typed)
+    with suppress(ValueError):
+        created = datetime.fromisoformat(typed.removesuffix(" UTC"))
+        return (created if created.tzinfo else created.replace(tzinfo=UTC)).timestamp()
+    return -1.0
 
 
 class _Id(click.ParamType[str]):
@@ -47,7 +56,10 @@ class _Id(click.ParamType[str]):
 @click.command("explain", short_help="Explain why a job is where it is, and what happened to it")
 @click.argument("job_id", metavar="ID", type=_Id())
 @click.option(
-    "--life", type=_Life(), metavar="TIME|all", help="the life that was created then, or all lives [the newest]"
+    "--life",
+    type=_Life(),
+    metavar="N|TIME|all",
+    help="the life of this number (1: the first), that was created then (UTC, as printed), or all lives [the newest]",
 )
 @click.option(
     "--url",

@@ -17,7 +17,8 @@ from jobqueue.journal.explaining.words import moment
 
 ALL = "all"
 Life = float | str | None
-"""Which life is asked for: that created then (unix seconds), all, or the newest (None)."""
+"""Which life is asked for: by its number (from 1 on), that created then (unix seconds), all, or the newest (None)."""
+_MOST_LIVES = 1_000_000  # a larger number is a time
 
 
 def unknown(history: History | None, *, is_asked: bool = True) -> NotFound:
@@ -49,10 +50,20 @@ def chosen(life: Life, standing: Standing | None, history: History | None) -> tu
         return known[-1:], known
     if life == ALL:
         return known, known
-    asked = round(float(life) * 1000)
-    if asked not in known:
+    return [_life(float(life), known)], known
+
+
+def _life(asked: float, known: Sequence[int]) -> int:
+    """The life that is asked for by its number, or by when it was created. Raises NotFound."""
+    if asked in range(1, _MOST_LIVES):
+        if asked > len(known):
+            lives = "1 life" if len(known) == 1 else f"{len(known):,} lives"
+            raise NotFound(f"this job has no life {asked:g}: {lives} of it {'is' if len(known) == 1 else 'are'} known")
+        return known[int(asked) - 1]
+    created = round(asked * 1000)
+    if created not in known:
         raise NotFound("no life of this job that was created then is known")
-    return [asked], known
+    return created
 
 
 def answer(
