@@ -91,8 +91,8 @@ class Line(Struct, forbid_unknown_fields=True, kw_only=True):
         Annotated[
             bool,
             Meta(
-                description="true if Redis has forgotten it, else left out; what a failover took back is in no sum, what "
-                "happened before Redis was emptied is",
+                description="true if Redis has forgotten it, else left out; what a failover took back is in no sum, "
+                "what happened before Redis was emptied is",
                 extra_json_schema={"const": True},
             ),
         ]

@@ -18,7 +18,7 @@ from jobqueue.metrics.process import LATENESS_S
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.telling import NOW, Teller, event, life, options, read
 
-_FORGOTTEN = 2
+_FORGOTTEN, _UNKNOWN = 2, 3
 
 
 @pytest.fixture
@@ -170,11 +170,14 @@ async def test_lives_end_in_several_ways(journal_url: str, teller: Teller, verb:
     } == {NOW}
 
 
-async def forget(teller: Teller, after: tuple[int, int], upto: tuple[int, int], epoch: int) -> None:
+async def forget(
+    teller: Teller, after: tuple[int, int], upto: tuple[int, int], epoch: int, *others: tuple[int, ...]
+) -> None:
+    """Write that Redis went back. `others`: further gaps: their kinds and places."""
     position = teller.position
     assert position
-    gap = ("jq", 0, epoch, _FORGOTTEN, *after, *upto, 0, NOW * 1000, None)
-    await teller.store.write(Batch("jq", 0, position, position._replace(epoch=epoch), gaps=[gap]))
+    gaps = [("jq", 0, epoch, *gap, 0, NOW * 1000, None) for gap in ((_FORGOTTEN, *after, *upto), *others)]
+    await teller.store.write(Batch("jq", 0, position, position._replace(epoch=epoch), gaps=gaps))
     teller.position, teller.epoch = position._replace(epoch=epoch), epoch
 
 
@@ -200,6 +203,27 @@ async def test_what_redis_has_forgotten_is_marked_and_in_no_sum(journal_url: str
         ("deleted", 1, 0),
     ]
     assert await seen(journal_url, "SELECT * FROM jq_life", "deliveries", "ending") == [(0, "deleted")]
+
+
+async def test_what_happened_before_redis_was_emptied_counts(journal_url: str, teller: Teller) -> None:
+    told = teller.places(life())
+    await teller.write(teller.batch(told))
+    upto = told[3][:2]
+    await forget(teller, (0, 0), upto, 1, (_UNKNOWN, 0, 0, *upto))
+    assert await seen(journal_url, "SELECT * FROM jq_timeline", "forgotten") == [(0,)] * 4
+    assert await seen(journal_url, "SELECT * FROM jq_delivery", "ending", "waited") == [("finished", 1.498)]
+    assert await seen(journal_url, "SELECT * FROM jq_life", "deliveries", "ending") == [(1, "finished")]
+    # What a failover takes back afterwards does not.
+    await forget(teller, told[2][:2], upto, 2)
+    assert await seen(journal_url, "SELECT * FROM jq_life", "deliveries", "ending") == [(1, None)]
+
+
+async def test_a_walk_that_was_asked_for_after_a_failover_changes_nothing(journal_url: str, teller: Teller) -> None:
+    told = teller.places(life())
+    await teller.write(teller.batch(told))
+    upto = told[3][:2]
+    await forget(teller, told[2][:2], upto, 1, (_UNKNOWN, *upto, *upto))
+    assert await seen(journal_url, "SELECT * FROM jq_life", "deliveries", "ending") == [(1, None)]
 
 
 async def test_what_a_walk_saw_is_a_line_of_its_own(journal_url: str, teller: Teller) -> None:

@@ -215,10 +215,25 @@ async def test_the_volume_is_counted_by_what_happened(journal_url: str, teller: 
     assert columns(await rows(journal_url, "volume", by="hour"), 0, 1) == [("2023-11-14 22:00", 2)]
 
 
-async def test_what_redis_has_forgotten_is_not_counted(journal_url: str, teller: Teller) -> None:
+async def test_what_a_failover_took_back_is_not_counted(journal_url: str, teller: Teller) -> None:
     await teller.tell(*(delivered(f"a{number}", NOW + 2000 + number, 1500) for number in range(5)))
     await _write(journal_url, gap, _gap(2, NOW + 2001, NOW + 2003))
     assert columns(await rows(journal_url, "waited", over_s=1.0), 1, 2) == [(3, 3)]
+
+
+@pytest.mark.parametrize("name", ["waited", "expired-leases", "slow"])
+async def test_what_happened_before_redis_was_emptied_is_counted(journal_url: str, teller: Teller, name: str) -> None:
+    await teller.tell(
+        delivered("a", NOW + 2000, 1500),
+        event(Verb.DUE, R, "a", before=V, at_ms=NOW + 2001),
+        worked("b", NOW + 1000, 1100),
+    )
+    before = await rows(journal_url, name)
+    emptied = {"from_ms": 0, "from_seq": 0}
+    await _write(journal_url, gap, _gap(2, 0, NOW + 3000) | emptied, _gap(3, 0, NOW + 3000) | emptied)
+    assert await rows(journal_url, name) == before != []
+    await _write(journal_url, gap, _gap(2, NOW, NOW + 3000, epoch=2))
+    assert await rows(journal_url, name) == []
 
 
 def _gap(kind: int, from_ms: int, to_ms: int, **fields: Any) -> dict[str, Any]:
@@ -255,6 +270,25 @@ async def test_gaps_are_listed_and_other_answers_point_to_them(journal_url: str,
     ]
     assert found.notes[0] == "1 events could not be read; they are in jq_refused"
     assert "393 entries of that time are missing; see jobqueue audit gaps" in (await asked(journal_url, "waited")).notes
+
+
+async def test_a_gap_of_all_that_was_before_begins_at_the_beginning(journal_url: str, teller: Teller) -> None:
+    await teller.tell(delivered("a", NOW + 2000, 0))
+    await _write(journal_url, gap, _gap(2, 0, NOW + 5000))
+    assert columns(await rows(journal_url, "gaps"), 2, 3) == [("the beginning", "2023-11-14 22:13:25.000")]
+
+
+async def test_a_time_when_events_were_off_is_a_note(journal_url: str, teller: Teller) -> None:
+    await teller.tell(delivered("a", NOW + 2000, 0))
+    await _write(journal_url, gap, _gap(1, NOW + 5000, NOW + 9000))
+    off = "events were off for a part of that time; see jobqueue audit gaps"
+    notes = (await asked(journal_url, "waited")).notes
+    assert off in notes and not any("missing" in note for note in notes)
+    assert off not in (await asked(journal_url, "waited", until_ms=NOW + 4000)).notes
+    assert off not in (await asked(journal_url, "gaps")).notes
+    await _write(journal_url, gap, _gap(1, NOW + 5000, NOW + 6000, entries=7))
+    notes = (await asked(journal_url, "waited")).notes
+    assert notes[-2:] == ["7 entries of that time are missing; see jobqueue audit gaps", off]
 
 
 @pytest.mark.parametrize("name", ["late", "waited"])

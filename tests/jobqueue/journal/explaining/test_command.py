@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,14 @@ async def test_a_job_is_explained_by_a_service_as_text_and_as_json(
     assert everything.count("life 1 of 2, created") == everything.count("life 2 of 2, created") == 1
     first = (await shell.run("explain", "a", "--life", str(answer["facts"]["lives"][0]))).json
     assert [line["what"] for line in first["timeline"]] == ["added", "deleted"]
+    printed = re.findall(r"life \d of 2, created (.*)", everything)
+    iso = printed[0].removesuffix(" UTC").replace(" ", "T") + "Z"
+    for life in ("1", printed[0], printed[0].removesuffix(" UTC"), iso):
+        assert (await shell.run("explain", "a", "--life", life)).json["timeline"] == first["timeline"], life
+        alone = await shell.run("explain", "a", "--life", life, "--from", lite.url)
+        assert alone.json["timeline"] == first["timeline"], life
+    none = await shell.run("explain", "a", "--life", "3")
+    assert none.code == 1 and "this job has no life 3: 2 lives of it are known" in none.err
     alone = await shell.run("explain", "a", "--from", lite.url)
     assert alone.json["timeline"] == answer["timeline"]
     unknown = await shell.run("explain", "b")
@@ -127,7 +136,7 @@ def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(tmp_path: Pa
         (
             ["a", "--life", "soon"],
             2,
-            "'soon' is neither the time at which a life was created, in unix seconds, nor all",
+            "'soon' is neither the number of a life, nor the time at which it was created, nor all",
         ),
         (["a", "--life", "-1"], 2, "nor all"),
         (["a", "--life", "nan"], 2, "nor all"),

@@ -179,8 +179,13 @@ async def test_each_life_of_an_id_can_be_asked_for(lite: Journal, live_pool: Poo
     assert whats(everything) == ["added", "deleted", "added"]
     assert [line["life"] for line in everything["timeline"]] == [first, first, second]
     assert everything["sums"]["late"] is None
-    with pytest.raises(NotFound, match="no life of this job that was created then is known"):
-        await explained(live_pool, lite.url, life=first - 5)
+    assert await explained(live_pool, lite.url, life=1.0) == older
+    assert (await explained(live_pool, lite.url, life=2))["facts"]["life"] == second
+    with pytest.raises(NotFound, match="this job has no life 3: 2 lives of it are known"):
+        await explained(live_pool, lite.url, life=3)
+    for unknown in (first - 5, 0, 1.5):
+        with pytest.raises(NotFound, match="no life of this job that was created then is known"):
+            await explained(live_pool, lite.url, life=unknown)
 
 
 async def test_nobody_knows_an_id_since_the_journal_began(lite: Journal, live_pool: Pool) -> None:
@@ -244,6 +249,59 @@ async def test_what_redis_has_forgotten_is_told_as_such(lite: Journal, live_pool
     assert [line.get("forgotten") for line in told["timeline"]] == [None, True, True, None]
     assert told["sums"]["deliveries"] == 0
     assert told["sentence"].startswith("delayed until ")
+
+
+def how_delivered(answer: dict[str, Any]) -> str:
+    (line,) = [line for line in answer["timeline"] if line["what"] == "delivered"]
+    return str(line["how"])
+
+
+async def empty(pool: Pool) -> None:
+    """Redis loses all; the service founds its namespace again."""
+    await pool.redis.read("FLUSHALL")
+    await pool.ensure_meta(0)
+
+
+async def test_what_happened_before_redis_was_emptied_is_marked_and_counts(journal: Journal, live_pool: Pool) -> None:
+    await add(live_pool, "a")
+    await pop_one(live_pool)
+    await journal.drain()
+    await empty(live_pool)
+    await add(live_pool, "a", topic="again")
+    await journal.drain()
+    first, _ = (await explained(live_pool, journal.url))["facts"]["lives"]
+    told = await explained(live_pool, journal.url, life=first)
+    assert whats(told) == ["added", "delivered", "emptied"]
+    assert [line.get("forgotten") for line in told["timeline"]] == [True, True, None]
+    assert told["sums"]["deliveries"] == 1
+    assert "forgotten" not in (await explained(live_pool, journal.url))["timeline"][0]
+
+
+async def test_a_pause_ends_when_redis_is_emptied(journal: Journal, live_pool: Pool) -> None:
+    await Topics(live_pool).pause("t")
+    await add(live_pool, "before")
+    await journal.drain()
+    await empty(live_pool)
+    await asyncio.sleep(0.01)
+    await add(live_pool, "a")
+    await asyncio.sleep(0.12)
+    await pop_one(live_pool)
+    await journal.drain()
+    assert how_delivered(await explained(live_pool, journal.url)).endswith("nobody popped it, no pause")
+
+
+async def test_a_pause_that_a_failover_took_back_explains_nothing(journal: Journal, live_pool: Pool) -> None:
+    await add(live_pool, "first")
+    await Topics(live_pool).pause("t")
+    await journal.drain()
+    await live_pool.redis.read("DEL", live_pool.keys[0].paused("t"))
+    await _forget(journal, since_event=1)
+    await asyncio.sleep(0.01)
+    await add(live_pool, "a", priority=9)
+    await asyncio.sleep(0.12)
+    assert (await pop_one(live_pool)).id == "a"
+    await journal.drain()
+    assert how_delivered(await explained(live_pool, journal.url)).endswith("nobody popped it, no pause")
 
 
 async def _forget(journal: Journal, since_event: int) -> None:

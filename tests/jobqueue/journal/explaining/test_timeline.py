@@ -205,6 +205,35 @@ def test_a_life_that_lasts_has_the_gaps_behind_its_last_event() -> None:
     assert [line.what for line in timeline(life.history(gaps=[gap(LOST, 5, 6)]), NOON, {}).lines] == ["added", "gap"]
 
 
+def test_what_a_walk_reads_for_a_gap_stands_behind_it() -> None:
+    life = Life().told(Verb.ADD, 0, D, 1800).told(Verb.WALK, 6.2, D, 1800, branch=-1, ms=ms(6), seq=99)
+    history = life.history(gaps=[gap(LOST, 5, 6, entries=3)])
+    assert [line.what for line in timeline(history, NOON, {}).lines] == ["added", "gap", "seen"]
+
+
+def test_what_a_walk_reads_after_events_were_off_stands_behind_that_though_nothing_was_told() -> None:
+    life = Life().told(Verb.ADD, 0, D, 1800).told(Verb.WALK, 6.2, D, 1800, branch=-1, ms=ms(0), seq=0)
+    history = life.history(gaps=[gap(LOST, 0, 6)])
+    assert [line.what for line in timeline(history, NOON, {}).lines] == ["added", "gap", "seen"]
+
+
+def test_a_walk_from_before_a_failover_stands_before_it() -> None:
+    walk = Life().told(Verb.ADD, 0, D, 1800).told(Verb.WALK, 5.9, D, 1800, branch=-1, ms=ms(6), seq=99)
+    history = walk.history(gaps=[gap(FORGOTTEN, 5, 6)])
+    assert [line.what for line in timeline(history, NOON, {}).lines] == ["added", "seen", "went back"]
+
+
+def test_what_happened_before_redis_was_emptied_is_marked_and_summed() -> None:
+    emptied = gap(FORGOTTEN, -NOON / 1000, 1900)._replace(begin=(0, 0), is_emptied=True)
+    told = timeline(order().history(gaps=[emptied]), NOON, {})
+    assert [line.is_forgotten for line in told.lines] == [True] * 7 + [False]
+    assert shown(told.lines[-1])[:2] == (
+        "emptied",
+        "Redis was emptied: what was told until 12:31:40.000 it has forgotten",
+    )
+    assert told.sums == timeline(order().history(), NOON, {}).sums
+
+
 def test_forgotten_events_are_told_as_such_and_not_summed() -> None:
     history = order().history(gaps=[gap(FORGOTTEN, 1800.5, 1900)])
     told = timeline(history, NOON, {})

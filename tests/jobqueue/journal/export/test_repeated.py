@@ -109,6 +109,25 @@ async def test_what_came_behind_its_place_is_added_before_its_day_is_closed(
     assert [row["forgotten"] for row in rows(again) if row["ms"] == DAY] == [True, False]
 
 
+@pytest.mark.parametrize("is_emptied", [False, True])
+async def test_what_happened_before_redis_was_emptied_is_not_marked(
+    journal_url: str, out: Path, is_emptied: bool
+) -> None:
+    await found(journal_url)
+    told = lives(1, DAY)
+    await fill(journal_url, events=told, positions=[position_of(DAY + 2 * DAY_MS)])
+    places = {"from_ms": 0, "from_seq": 0, "to_ms": DAY + HOUR_MS, "to_seq": 0}
+    forgotten = {"source": "jq", "shard": 0, "epoch": 1, "entries": 0, "found": 1, **places}
+    engine = await open_engine(journal_url)
+    async with engine.begin() as connection:
+        await connection.execute(insert(gap), [{**forgotten, "kind": kind} for kind in (2, 3)[: 1 + is_emptied]])
+    await engine.dispose()
+    await export(journal_url, out)
+    assert {row["forgotten"] for row in rows(out)} == {not is_emptied}
+    await export(journal_url, out, "deliveries")
+    assert bool(rows(out, "deliveries")) is is_emptied
+
+
 def test_an_entry_is_in_one_file(sqlite_url: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "_MOST_ROWS", 10)
     monkeypatch.setattr(lines, "_BLOCK", 4000)  # some ten lines

@@ -11,6 +11,7 @@ from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal import tables
+from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import FORGOTTEN
 from jobqueue.journal.restoring.choice import Choice
 from jobqueue.journal.restoring.forgotten import Forgotten
@@ -85,6 +86,20 @@ async def test_a_lost_add_is_put_and_a_lost_end_ends_the_job_again(old_world: Wo
     assert [job.id for job in await pop(pool, count=4)] == ["stays"]
     await check_books(pool.redis, pool)
     assert await heal(old_world) == {}
+
+
+async def test_a_walk_that_was_asked_for_since_leaves_a_failover_to_be_healed(
+    old_world: World, own_server: RedisServer, sqlite_url: str
+) -> None:
+    pool = old_world.pool
+    await save(old_world)
+    await add(pool, "added", delay_ms=HOUR)
+    await go_back(old_world, own_server)
+    sql = Sql(sqlite_url)
+    await sql.open()
+    await sql.ask_for_walk("jq", 0, await pool.now_us())
+    await sql.close()
+    assert await heal(old_world) == {"looked": 1, "put": 1}
 
 
 async def test_what_redis_has_done_since_stays(old_world: World, own_server: RedisServer) -> None:

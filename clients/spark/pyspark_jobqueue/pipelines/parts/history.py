@@ -50,7 +50,7 @@ def span(arguments: argparse.Namespace) -> tuple[float, float]:
 
 
 def read(spark: SparkSession, arguments: argparse.Namespace, topics: str = "*") -> DataFrame:
-    """The events in that span, but for those that Redis has forgotten. `topics`: names or patterns, separated by
+    """The events in that span, but for those that a failover took back. `topics`: names or patterns, separated by
     commas. Raises BadOption, Unreachable."""
     since, until = span(arguments)
     where = arguments.history
