@@ -145,7 +145,7 @@ def _mark(gap: Gap, life: int) -> Line:
     begin, end = gap.begin[0] * 1000, gap.end[0] * 1000
     between = f"between {clock(begin, end)} and {clock(end, end)}" if begin else f"until {clock(end, end)}"
     if gap.is_emptied:
-        return Line(end, "emptied", f"Redis was emptied: what was told {between} it has forgotten", life)
+        return Line(end, "emptied", f"Redis was emptied or replaced, and has forgotten what was told {between}", life)
     if gap.kind == FORGOTTEN:
         how = f"Redis went back, as in a failover: what was told {between} it has forgotten"
         return Line(end, "went back", how, life)

@@ -229,7 +229,7 @@ def test_what_happened_before_redis_was_emptied_is_marked_and_summed() -> None:
     assert [line.is_forgotten for line in told.lines] == [True] * 7 + [False]
     assert shown(told.lines[-1])[:2] == (
         "emptied",
-        "Redis was emptied: what was told until 12:31:40.000 it has forgotten",
+        "Redis was emptied or replaced, and has forgotten what was told until 12:31:40.000",
     )
     assert told.sums == timeline(order().history(), NOON, {}).sums
 
