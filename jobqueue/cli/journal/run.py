@@ -75,13 +75,14 @@ def _warn(journal: str | None) -> None:
     help="the wait after less than half a batch [100ms]",
 )
 @click.option(
-    "--bodies", type=click.Choice(["all", "none"]), default="all", help="keep the bodies of jobs, or none [all]"
+    "--bodies",
+    type=click.Choice(["all", "none"]),
+    help="keep the bodies of jobs, or none [as this journal did; at first all]",
 )
 @click.option(
     "--events",
     type=click.Choice(["all", "ends", "none"]),
-    default="all",
-    help="keep every event, or those of adds and ends, or none [all]",
+    help="keep every event, or those of adds and ends, or none [as this journal did; at first all]",
 )
 @click.option("--keep-events", type=_Period(), default="30d", metavar="DURATION", help="for how long [30d]")
 @click.option(
