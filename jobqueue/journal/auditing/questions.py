@@ -68,7 +68,7 @@ async def _check_kept(connection: AsyncConnection, source: str, question: Questi
     known = choices.changes(await connection.execute(choices.query(source)))
     for each in choices.unkept(known, asked.since, asked.until):
         if each.events == "none" or not question.by_ends or asked.by == "worker":
-            raise Refused(f"{each.words}; this needs those of all deliveries and moves in the time that was asked for")
+            raise Refused(f"{each.words}; this question needs the others, too: ask about another time")
 
 
 async def _notes(connection: AsyncConnection, source: str, name: str, question: Question, asked: Asked) -> list[str]:
