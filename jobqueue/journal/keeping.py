@@ -44,24 +44,26 @@ class Keeper:
 
     def __init__(self, engine: AsyncEngine, periods: Periods) -> None:
         self._engine, self._periods = engine, periods
-        self._next_ms = 0
+        self._next_ms = self._next_days_ms = 0
         self._outside: tuple[int, int] | None = None
 
-    async def step(self, now_ms: int) -> None:
+    async def step(self, now_ms: int) -> bool:
         """Make the days that come, and delete what is too old, `STEP` rows of a table at most; to be called between
-        batches. It does nothing while nothing is left to delete and less than a minute has passed.
+        batches. Returns whether more is to be deleted: then the next step is due at once. It does nothing while nothing
+        is left to delete and less than a minute has passed.
 
         `now_ms`: the time of Redis. Another process that does the same meanwhile is left to it. A day that cannot be
         made or dropped is logged, and tried again. Raises DBAPIError where the database is away.
         """
         if self._next_ms - _PAUSE_MS <= now_ms < self._next_ms:
-            return
+            return False
         async with self._engine.connect() as connection:
             has_more = await connection.run_sync(self._keep, now_ms)
             if connection.dialect.name == "sqlite":
                 raw: Any = (await connection.get_raw_connection()).driver_connection
                 await raw.execute_fetchall(f"PRAGMA incremental_vacuum({_VACUUM})")
         self._next_ms = now_ms if has_more else now_ms + _PAUSE_MS
+        return has_more
 
     def _keep(self, connection: Connection, now_ms: int) -> bool:
         """Returns whether there is more to delete."""
@@ -69,7 +71,8 @@ class Keeper:
         if not _is_alone(connection):
             return False
         try:
-            if kind != "sqlite":
+            if kind != "sqlite" and not self._next_days_ms - _PAUSE_MS <= now_ms < self._next_days_ms:
+                self._next_days_ms = now_ms + _PAUSE_MS
                 _change_days(connection, self._periods, now_ms)
                 self._look_outside(connection, kind)
             # A list: every table gets its step.

@@ -166,16 +166,17 @@ class Sql:
         """Whether a shard is drained, and no walk is to be done."""
         return await self.position(source, shard) is not None and await self.to_walk(source, shard) is None
 
-    async def keep(self, periods: Periods, now_ms: int) -> None:
-        """Delete what is too old, a step; see `Keeper.step`."""
-        await self._patiently(lambda: self._keep(periods, now_ms))
+    async def keep(self, periods: Periods, now_ms: int) -> bool:
+        """Delete what is too old, a step, and return whether there is more; see `Keeper.step`. A batch that waits goes
+        before the next step."""
+        return await self._patiently(lambda: self._keep(periods, now_ms))
 
-    async def _keep(self, periods: Periods, now_ms: int) -> None:
+    async def _keep(self, periods: Periods, now_ms: int) -> bool:
         assert self._engine
         self._keeper = self._keeper or Keeper(self._engine, periods)
         try:
             async with self._turn:
-                await self._keeper.step(now_ms)
+                return await self._keeper.step(now_ms)
         except (DBAPIError, OSError) as error:
             raise Away(str(getattr(error, "orig", None) or error)) from error
 
