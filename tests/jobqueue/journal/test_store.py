@@ -465,7 +465,7 @@ async def test_a_batch_that_takes_long_is_waited_for_in_the_end_while_others_are
     await sql.open()
     for statement in _SLOW[journal_database.kind]:
         server.sql(statement, journal_database.url.split("/")[3].split("?")[0])
-    slow, quick = Teller(sql), Teller(sql, shard=1)  # type: ignore[arg-type]
+    slow, quick = Teller(sql), Teller(sql, shard=1)
 
     async def others() -> None:
         for number in range(10):
