@@ -311,12 +311,6 @@ def holders(*drains: Drain) -> list[bool]:
     return [drain.readers[0].lock.is_held for drain in drains]
 
 
-async def until(condition: Any, within_s: float = 10.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - of another task
-            await asyncio.sleep(0.01)
-
-
 async def test_two_readers_at_once_write_all_and_nothing_twice(
     lite: Journal, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
