@@ -141,7 +141,7 @@ job = Table(
     Column("n", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),  # us: when
     Column("ended", BigInteger),  # us; null: it lives
-    Index("jq_job_topic", "source", "topic", "state", "next"),
+    Index("jq_job_topic", "source", "topic", "state", "next", "id"),
     Index("jq_job_ended", "ended"),
 )
 """The newest life of each job, as it was last told: all that its record has."""
