@@ -26,6 +26,7 @@ _TOLD = ("state_after", "due", "next", "priority", "cause", "attempts", "deliver
 
 async def check(reading: Reading, as_of: int) -> None:
     """Raises NotBegun when the events do not go back to a time (us since the epoch)."""
+    await _check_kept(reading, as_of)
     first = (await reading.rows(select(func.min(_EVENT.ms)).where(reading.of_source(tables.event))))[0][0]
     since_then = select(func.min(tables.position.c.since)).where(reading.of_source(tables.position))
     begun = (await reading.rows(since_then))[0][0]
@@ -34,7 +35,6 @@ async def check(reading: Reading, as_of: int) -> None:
     since = max(int(begun), int(first) * 1000)
     if as_of < since:
         raise NotBegun(f"the journal's events go back to {_time(since)}, not to {_time(as_of)}")
-    await _check_kept(reading, as_of)
 
 
 async def _check_kept(reading: Reading, as_of: int) -> None:
@@ -110,10 +110,11 @@ class Past:
 
     async def then(self, rows: dict[str, JobRow]) -> dict[str, JobRow | str]:
         """The jobs of these rows as they were; or why one does not come back, as a count of `Sums`."""
-        told, since = await self._told(list(rows)), await self._since(list(rows))
+        lived = {row.id: row for row in rows.values() if row.ended is None or row.ended > self._as_of}
+        told, since = await self._told(list(lived)), await self._since(list(lived))
         return {
             row.id: _then(row, told[row.id], since.get((row.id, told[row.id].life), set()))
-            for row in rows.values()
+            for row in lived.values()
             if row.id in told
         }
 

@@ -22,11 +22,12 @@ from jobqueue.journal.explainer import explain_from
 from jobqueue.journal.restoring import beginning
 from jobqueue.journal.restoring.choice import Choice as Restored
 from jobqueue.journal.restoring.choice import NotBegun
+from jobqueue.journal.restoring.past import Past
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.tables import choice
 from jobqueue.journal.url import Refused
 from tests.acceptance.service import ServiceProcess
-from tests.buckets.jobs import add
+from tests.buckets.jobs import add, delete
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, clean_environment, journal
 from tests.jobqueue.journal.reading.test_shard import moves, told, whole_life
@@ -151,6 +152,23 @@ async def test_an_earlier_time_is_not_restored_from_events_that_are_not_kept(
     engine = await open_engine(journal_url)
     with pytest.raises(NotBegun, match=r"--events ends`\), and jobs are known again since 20"):
         await beginning.check(Reading(engine, SOURCE), Restored(as_of=before))
+    await engine.dispose()
+
+
+async def test_what_ended_while_no_events_were_kept_does_not_come_back_as_it_was_later(
+    live_pool: Pool, sqlite_url: str, redis_server: RedisServer
+) -> None:
+    await switched_on(live_pool)
+    await add(live_pool, "a", delay_ms=3_600_000, retention_ms=0)
+    await drained(live_pool, sqlite_url, redis_server)
+    await drained(live_pool, sqlite_url, redis_server, events="none")
+    await delete(live_pool, "a")
+    await drained(live_pool, sqlite_url, redis_server)
+    await drained(live_pool, sqlite_url, redis_server, events="all")
+    await as_of_now(live_pool, sqlite_url)
+    engine, now = await open_engine(sqlite_url), await live_pool.now_us()
+    reading = Reading(engine, SOURCE)
+    assert await Past(reading, Restored(as_of=now), now).then(await reading.jobs(["a"])) == {}
     await engine.dispose()
 
 
