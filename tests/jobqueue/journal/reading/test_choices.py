@@ -19,6 +19,7 @@ from jobqueue.journal.auditing.asked import Asked
 from jobqueue.journal.choices import Change, Choice
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.explainer import explain_from
+from jobqueue.journal.reading.verdict import UNKNOWN
 from jobqueue.journal.restoring import beginning
 from jobqueue.journal.restoring.choice import Choice as Restored
 from jobqueue.journal.restoring.choice import NotBegun
@@ -252,3 +253,21 @@ async def test_times_of_which_not_all_is_kept() -> None:
     assert choices.unkept(known, until=100) == []
     own = choices.of_shard(known, 0)
     assert [choices.held_at(own, at).events for at in (100, 101, 300, 301)] == ["all", "ends", "ends", "all"]
+
+
+async def test_a_redis_that_forgot_its_deliveries_is_compared_with_what_was_kept_of_that_time(
+    live_pool: Pool, sqlite_url: str, redis_server: RedisServer
+) -> None:
+    await switched_on(live_pool)
+    await drained(live_pool, sqlite_url, redis_server, events="none")
+    await told(live_pool, "a")
+    key = live_pool.keys[0].events
+    before = await live_pool.redis.read("DUMP", key)
+    await drained(live_pool, sqlite_url, redis_server)
+    await drained(live_pool, sqlite_url, redis_server, events="all")
+    await live_pool.redis.read("RESTORE", key, 0, before, "REPLACE")
+    await told(live_pool, "b")
+    async with opened(live_pool, sqlite_url, redis_server.url) as journal:
+        await journal.drain()
+        assert [row["id"] for row in await journal.events()] == ["b"]
+        assert {row["kind"] for row in await journal.gaps()} == {UNKNOWN}
