@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler.loadfile import LoadFileScheduling
@@ -43,6 +45,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow files first, Spark's before all others."""
     places = {part: place for place, part in enumerate(_FIRST)}
     items.sort(key=lambda item: min(place if part in item.nodeid else len(_FIRST) for part, place in places.items()))
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that ran in this process has set up the logs; the next test finds them as pytest has them."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
+    root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

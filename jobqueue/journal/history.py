@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from buckets.events.tail import Tail, TailEvent
 from buckets.job import Verb
-from jobqueue.journal import tables
+from jobqueue.journal import choices, tables
+from jobqueue.journal.choices import Change
 from jobqueue.journal.explaining.timeline import Wait
 from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
 from jobqueue.journal.rows import words_of
@@ -87,7 +88,12 @@ class Journal:
                 is_cut=len(rows) > MOST_EVENTS,
                 shard=shard,
                 is_kept=bool(rows),
+                unkept=choices.unkept(await self._choices(connection, shard)),
             )
+
+    async def _choices(self, connection: AsyncConnection, shard: int | None) -> list[Change]:
+        known = choices.changes(await connection.execute(choices.query(self._source)))
+        return known if shard is None else choices.of_shard(known, shard)
 
     def _events_of(self, job_id: str) -> Select[Any]:
         return (
@@ -139,7 +145,8 @@ class Journal:
             found.is_gap = bool(await self._gaps(connection, _overlaps(wait)))
             if history.is_kept and history.shard is not None:
                 pauses = await self._pauses(connection, wait, history)
-                found.pauses = pauses if pauses or is_all else None
+                is_known = is_all and not any(each.events == "none" for each in history.unkept)
+                found.pauses = pauses if pauses or is_known else None
             end = min(wait.end, until)
             if is_all and wait.begin < end:
                 found.known_until = end if end < wait.end else None

@@ -24,6 +24,7 @@ _VACUUM = 2_000  # pages of SQLite that are given back in a step
 _LOCK = "jobqueue journal keeping"
 _LOCK_NUMBER = 0x6A716B70
 _PATIENCE_S = 2  # for a table that someone reads: who waits to drop it holds up all others
+_LOCKED_POSTGRESQL, _LOCKED = "55P03", 1205
 _MINUTE_MS = 60_000
 _PAUSE_MS = 60_000
 
@@ -43,24 +44,26 @@ class Keeper:
 
     def __init__(self, engine: AsyncEngine, periods: Periods) -> None:
         self._engine, self._periods = engine, periods
-        self._next_ms = 0
+        self._next_ms = self._next_days_ms = 0
         self._outside: tuple[int, int] | None = None
 
-    async def step(self, now_ms: int) -> None:
+    async def step(self, now_ms: int) -> bool:
         """Make the days that come, and delete what is too old, `STEP` rows of a table at most; to be called between
-        batches. It does nothing while nothing is left to delete and less than a minute has passed.
+        batches. Returns whether more is to be deleted: then the next step is due at once. It does nothing while nothing
+        is left to delete and less than a minute has passed.
 
         `now_ms`: the time of Redis. Another process that does the same meanwhile is left to it. A day that cannot be
         made or dropped is logged, and tried again. Raises DBAPIError where the database is away.
         """
         if self._next_ms - _PAUSE_MS <= now_ms < self._next_ms:
-            return
+            return False
         async with self._engine.connect() as connection:
             has_more = await connection.run_sync(self._keep, now_ms)
             if connection.dialect.name == "sqlite":
                 raw: Any = (await connection.get_raw_connection()).driver_connection
                 await raw.execute_fetchall(f"PRAGMA incremental_vacuum({_VACUUM})")
         self._next_ms = now_ms if has_more else now_ms + _PAUSE_MS
+        return has_more
 
     def _keep(self, connection: Connection, now_ms: int) -> bool:
         """Returns whether there is more to delete."""
@@ -68,7 +71,8 @@ class Keeper:
         if not _is_alone(connection):
             return False
         try:
-            if kind != "sqlite":
+            if kind != "sqlite" and not self._next_days_ms - _PAUSE_MS <= now_ms < self._next_days_ms:
+                self._next_days_ms = now_ms + _PAUSE_MS
                 _change_days(connection, self._periods, now_ms)
                 self._look_outside(connection, kind)
             # A list: every table gets its step.
@@ -112,25 +116,42 @@ def _lock_name() -> str:
 
 
 def _change_days(connection: Connection, periods: Periods, now_ms: int) -> None:
-    """Make and drop partitions, each in a transaction of its own, until one cannot be."""
+    """Drop and make partitions, each in a transaction of its own, whether or not the others can be."""
     old = [] if periods.events is None else partitions.beyond(connection, now_ms - periods.events)
     new = partitions.missing(connection, now_ms)
     connection.commit()
+    for changes in (old, new):
+        for change in changes:
+            if not _is_changed(connection, change):
+                break  # somebody reads the table: batches wait once
+
+
+def _is_changed(connection: Connection, change: partitions.Change) -> bool:
+    """Change a partition, in a transaction; False: somebody has the table. Raises DBAPIError where the database is
+    away."""
     limit = {
         "postgresql": f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'",
         "mysql": f"SET SESSION lock_wait_timeout = {_PATIENCE_S}",
     }[connection.dialect.name]
-    for statement in (*new, *old):
-        try:
-            connection.exec_driver_sql(limit)
+    try:
+        for statement in (limit, *change):
             connection.exec_driver_sql(statement)
-            connection.commit()
-        except DBAPIError as error:
-            connection.rollback()
-            if error.connection_invalidated:
-                raise
-            log.warning("journal.days_not_changed", statement=statement, error=str(error.orig))
-            break  # so that batches wait once
+        connection.commit()
+    except DBAPIError as error:
+        connection.rollback()
+        if error.connection_invalidated:
+            raise
+        log.warning("journal.days_not_changed", statement=change[-1], error=str(error.orig))
+        return not _is_locked(error)
+    return True
+
+
+def _is_locked(error: DBAPIError) -> bool:
+    """Whether a lock could not be had in time."""
+    said = error.orig
+    return (
+        getattr(said, "sqlstate", None) == _LOCKED_POSTGRESQL or (getattr(said, "args", None) or (None,))[0] == _LOCKED
+    )
 
 
 def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Sequence[str], str]]:

@@ -14,6 +14,8 @@ DAY_MS = 86_400_000
 _BEHIND, _AHEAD = 1, 2  # days; events of yesterday may still be in the stream when a journal is founded
 _DEFAULT = {"postgresql": "jq_event_default", "mysql": "p_default"}
 _FIRST = date(1970, 1, 1)
+Change = list[str]
+"""The statements of a transaction."""
 
 
 def day_of(ms: int) -> date:
@@ -51,24 +53,25 @@ def there(connection: Connection) -> list[date]:
     return sorted(_day(name) for name in names if name[-8:].isdigit())
 
 
-def missing(connection: Connection, now_ms: int) -> list[str]:
-    """The statements that make the partitions that are not there, but for days before the first one."""
+def missing(connection: Connection, now_ms: int) -> list[Change]:
+    """What makes the partitions that are not there, but for days before the first one. Events of these days that the
+    default partition has move to them."""
     kind, days = connection.dialect.name, there(connection)
-    wanted = [day for day in days_to_have(now_ms) if not days or day > days[-1]]
+    wanted = [day for day in days_to_have(now_ms) if day not in days and (not days or day > days[0])]
     if kind == "postgresql":
-        return [_create(day) for day in wanted]
-    if kind == "mysql" and wanted:
-        return [f"ALTER TABLE jq_event REORGANIZE PARTITION {_DEFAULT[kind]} INTO ({_listed(wanted)})"]
+        return [_make(day) for day in wanted]
+    if kind == "mysql" and (late := [day for day in wanted if not days or day > days[-1]]):
+        return [[f"ALTER TABLE jq_event REORGANIZE PARTITION {_DEFAULT[kind]} INTO ({_listed(late)})"]]
     return []
 
 
-def beyond(connection: Connection, before_ms: int) -> list[str]:
-    """The statements that drop the days whose events are all from before that time."""
+def beyond(connection: Connection, before_ms: int) -> list[Change]:
+    """What drops the days whose events are all from before that time."""
     kind, days = connection.dialect.name, [day for day in there(connection) if _end(day) <= before_ms]
     if kind == "postgresql":
-        return [f"DROP TABLE {_name(day)}" for day in days]
+        return [[f"DROP TABLE {_name(day)}"] for day in days]
     if kind == "mysql":
-        return [f"ALTER TABLE jq_event DROP PARTITION p{day:%Y%m%d}" for day in days]
+        return [[f"ALTER TABLE jq_event DROP PARTITION p{day:%Y%m%d}"] for day in days]
     return []
 
 
@@ -90,7 +93,23 @@ def _end(day: date) -> int:
 
 
 def _create(day: date) -> str:
-    return f"CREATE TABLE {_name(day)} PARTITION OF jq_event FOR VALUES FROM ({_end(day) - DAY_MS}) TO ({_end(day)})"
+    return f"CREATE TABLE {_name(day)} PARTITION OF jq_event {_values(day)}"
+
+
+def _values(day: date) -> str:
+    return f"FOR VALUES FROM ({_end(day) - DAY_MS}) TO ({_end(day)})"
+
+
+def _make(day: date) -> Change:
+    """What makes a partition of PostgreSQL, which cannot be made while the default one has events of its day."""
+    name, default = _name(day), _DEFAULT["postgresql"]
+    events = f"ms >= {_end(day) - DAY_MS} AND ms < {_end(day)}"
+    return [
+        f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE",  # so that no event of that day comes meanwhile
+        f"CREATE TABLE {name} (LIKE jq_event INCLUDING ALL)",
+        f"WITH moved AS (DELETE FROM {default} WHERE {events} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
+        f"ALTER TABLE jq_event ATTACH PARTITION {name} {_values(day)}",
+    ]
 
 
 def _listed(days: Iterable[date]) -> str:

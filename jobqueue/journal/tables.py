@@ -64,6 +64,17 @@ position = Table(
 )
 """How far each shard is drained."""
 
+choice = Table(
+    "jq_choice",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("shard", SmallInteger, primary_key=True, autoincrement=False),
+    Column("since", BigInteger, primary_key=True, autoincrement=False),  # us: what was told later is kept so
+    Column("events", _name(8), nullable=False),  # all, ends, none
+    Column("bodies", SmallInteger, nullable=False),  # 1: kept
+)
+"""What is kept of events and bodies, from the first time on that this is not all."""
+
 event = Table(
     "jq_event",
     metadata,
@@ -130,7 +141,7 @@ job = Table(
     Column("n", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),  # us: when
     Column("ended", BigInteger),  # us; null: it lives
-    Index("jq_job_topic", "source", "topic", "state", "next"),
+    Index("jq_job_topic", "source", "topic", "state", "next", "id"),
     Index("jq_job_ended", "ended"),
 )
 """The newest life of each job, as it was last told: all that its record has."""

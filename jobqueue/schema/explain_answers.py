@@ -119,7 +119,10 @@ class Explained(Struct, forbid_unknown_fields=True, kw_only=True):
     sentence: Annotated[str, Meta(description="where the job stands and why, for people")]
     facts: Annotated[Standing, Meta(description="the same, and what is behind it, for programs")]
     timeline: Annotated[list[Line] | None, Meta(description="what happened to it, in order; null: no journal was read")]
-    sums: Annotated[Sums | None, Meta(description="the sums of the timeline; null without one")]
+    sums: Annotated[
+        Sums | None,
+        Meta(description="the sums of the timeline; null without one, or where the journal does not keep all events"),
+    ]
     since: Annotated[
         float | None, Meta(description="the journal has nothing older; null: no journal was read, or it is empty")
     ]

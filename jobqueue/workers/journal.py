@@ -1,7 +1,7 @@
 """The process that writes the journal beside the workers of a service, so that it holds up no request.
 
 It is run as `python -m jobqueue.workers.journal NAME SUPERVISOR`, and obeys its supervisor as a worker does
-(jobqueue/workers/worker.py). At its start it switches events on.
+(jobqueue/workers/worker.py). At its start it switches events on where they never were; `journal off` stands.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ async def _drain(settings: Settings, stop: asyncio.Event) -> bool:
         wanted = settings.numbers(redis.is_cluster)
         shards = await Shards.open(redis, settings.namespace, shards=wanted[0], buckets=wanted[1])
         for shard in range(len(shards.keys)):
-            if (await read_events(shards, shard)).switch is None:
+            events = await read_events(shards, shard)
+            if not events.switch and not events.stream:  # who switched them off has left the stream
                 await switch_on(shards, shard, Switch(MANY_ENTRIES))
         timeout_s = max(LEAST_TIMEOUT_S, settings.redis_timeout_s)
         options = Options(source=settings.namespace)

@@ -131,8 +131,9 @@ async def fill(url: str, events: int, begin_ms: int) -> AsyncEngine:
 
 def _make_days(connection: Connection, begin_ms: int) -> None:
     for day in range(9):
-        for statement in partitions.missing(connection, begin_ms + day * partitions.DAY_MS):
-            connection.exec_driver_sql(statement)
+        for change in partitions.missing(connection, begin_ms + day * partitions.DAY_MS):
+            for statement in change:
+                connection.exec_driver_sql(statement)
 
 
 async def timed(ask: Callable[[int], Awaitable[object]], times: int) -> list[float]:

@@ -32,5 +32,6 @@ local full = filled()
 local leased = full >= least and math.min(math.floor(full), most) or 0
 local level = full - leased
 redis.call('HSET', key, 'level', string.format('%.6f', level), 'at', string.format('%.0f', now_us))
-redis.call('PEXPIRE', key, math.max(math.ceil((burst - level) / rate * 1000), 1))
+-- A full bucket need not be kept. It stays a second longer: nothing depends on the moment at which Redis drops it.
+redis.call('PEXPIRE', key, math.ceil((burst - level) / rate * 1000) + 1000)
 return {leased, leased > 0 and 0 or math.ceil(math.max(least - level, 0) / rate * 1000000)}

@@ -10,20 +10,12 @@ import click
 
 from jobqueue.cli import options, times
 from jobqueue.cli.journal import journal_url
+from jobqueue.cli.journal.typed import Pattern
 from jobqueue.schema import fields
 
 _PAST = options.Typed("time", times.past)
 _DAY_S = 86_400.0
 _TIMES = ("topic", "hour", "day")
-
-
-class _Pattern(click.ParamType[str]):
-    name = "pattern"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not fields.is_pattern(value):
-            self.fail(f"{value!r} is no name of a topic, with * for any characters and ? for one", param, ctx)
-        return str(value)
 
 
 @click.group("audit", short_help="Ask the journal about many jobs")
@@ -68,7 +60,7 @@ def _command(name: str, summary: str, keys: tuple[str, ...], takes_over: bool) -
         *([_over(name)] if takes_over else []),
         *(
             [
-                click.Option(["--topic"], type=_Pattern(), metavar="PATTERN", help="only these topics: * any, ? one"),
+                click.Option(["--topic"], type=Pattern(), metavar="PATTERN", help="only these topics: * any, ? one"),
                 click.Option(["--by"], type=click.Choice(keys), default=keys[0], help=f"a row for each [{keys[0]}]"),
             ]
             if keys

@@ -88,7 +88,7 @@ def run(config: str | None, given: Mapping[str, Any]) -> int:
             source=given["source"] or chosen.namespace,
             batch=given["batch"],
             linger_s=given["linger"],
-            bodies=given["bodies"] == "all",
+            bodies={"all": True, "none": False}.get(given["bodies"]),
             events=given["events"],
         )
         stop = stopped_by_signals()

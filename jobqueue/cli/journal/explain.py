@@ -12,6 +12,7 @@ import click
 
 from jobqueue.cli import access
 from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
+from jobqueue.cli.journal.typed import Id
 from jobqueue.cli.service_commands import DEFAULT_URL
 from jobqueue.schema import fields
 
@@ -44,17 +45,8 @@ def _number(typed: str) -> float:
     return -1.0
 
 
-class _Id(click.ParamType[str]):
-    name = "id"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not fields.is_id(value):
-            self.fail(f"{value!r} cannot be an id, which is {fields.NAME}", param, ctx)
-        return str(value)
-
-
 @click.command("explain", short_help="Explain why a job is where it is, and what happened to it")
-@click.argument("job_id", metavar="ID", type=_Id())
+@click.argument("job_id", metavar="ID", type=Id())
 @click.option(
     "--life",
     type=_Life(),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from jobqueue.access.secret_values import read_secret
+from jobqueue.cli.journal.typed import warn_of_password
 from jobqueue.errors import SettingsError
 
 
@@ -38,12 +39,9 @@ def reading_journal(help_text: str) -> Callable[[Callable[..., Any]], Callable[.
 
 def named(url: str | None, file: str | None) -> str | None:
     """The URL that the options give; None: they give none. Raises UsageError."""
-    from jobqueue.journal.url import has_password  # noqa: PLC0415 - most commands need no journal
-
     if url is not None and file is not None:
         raise click.UsageError("--from and --from-file exclude each other")
-    if url is not None and has_password(url):
-        click.echo("Warning: everybody on this machine can see the password in --from; use --from-file", err=True)
+    warn_of_password(url, "--from")
     try:
         return read_secret(file, "--from-file") if file is not None else url
     except SettingsError as error:

@@ -10,8 +10,7 @@ import click
 
 from jobqueue.cli import options, times
 from jobqueue.cli.journal.redis_options import reaching_redis
-from jobqueue.cli.journal.run import Source
-from jobqueue.schema import fields
+from jobqueue.cli.journal.typed import Id, Pattern, Source, warn_of_password
 
 _STATES = ("delayed", "ready", "reserved")
 _FAR_S = 1_000_000  # of a spread: more than a week
@@ -20,24 +19,6 @@ _CHOICES = {
     **{"ids": "ID", "topic": "--topic", "every": "--all", "states": "--state", "dead": "--dead"},
     **{"overdue": "--overdue", "spread": "--spread", "as_of": "--as-of"},
 }
-
-
-class _Id(click.ParamType[str]):
-    name = "id"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not fields.is_id(value):
-            self.fail(f"{value!r} cannot be an id, which is {fields.NAME}", param, ctx)
-        return str(value)
-
-
-class _Pattern(click.ParamType[str]):
-    name = "pattern"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not fields.is_pattern(value):
-            self.fail(f"{value!r} is no name of a topic, with * for any characters and ? for one", param, ctx)
-        return str(value)
 
 
 class _States(click.ParamType[list[str]]):
@@ -74,14 +55,14 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
             help="only jobs in these states: delayed, ready, reserved [all three]",
         ),
         click.option("--all", "every", is_flag=True, help="bring back the jobs of all topics"),
-        click.option("--topic", type=_Pattern(), metavar="PATTERN", help="bring back the jobs of these topics"),
+        click.option("--topic", type=Pattern(), metavar="PATTERN", help="bring back the jobs of these topics"),
     ):
         command = option(command)
     return command
 
 
 @click.command("restore", short_help="Bring back jobs that Redis has lost, from the journal")
-@click.argument("ids", nargs=-1, type=_Id(), metavar="[ID]...")
+@click.argument("ids", nargs=-1, type=Id(), metavar="[ID]...")
 @_choosing
 @click.option("--ended", is_flag=True, help="bring back jobs that ended as new ones, by their ids")
 @click.option("--forgotten", is_flag=True, help="tell what the last failovers forgot")
@@ -108,7 +89,7 @@ def restore_command(config: str | None, **given: Any) -> None:
     _check(given)
     from jobqueue.cli.journal.restoring import restore  # noqa: PLC0415 - loading SQLAlchemy takes 0.3 s
 
-    _warn(given["journal"])
+    warn_of_password(given["journal"], "--from")
     sys.exit(restore(config, given))
 
 
@@ -139,10 +120,3 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _refuse(why: str) -> None:
     raise click.UsageError(why)
-
-
-def _warn(journal: str | None) -> None:
-    from jobqueue.journal.url import has_password  # noqa: PLC0415 - most commands need no journal
-
-    if journal is not None and has_password(journal):
-        click.echo("Warning: everybody on this machine can see the password in --from; use --from-file", err=True)

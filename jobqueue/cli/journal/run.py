@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,19 +10,7 @@ import click
 
 from jobqueue.cli import options
 from jobqueue.cli.journal.redis_options import reaching_redis
-
-_SOURCE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-
-
-class Source(click.ParamType[str]):
-    """The name of a source."""
-
-    name = "name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _SOURCE.fullmatch(value):
-            self.fail(f"{value!r} is not 1 to 64 characters of A-Z a-z 0-9 . _ : -", param, ctx)
-        return str(value)
+from jobqueue.cli.journal.typed import Source, warn_of_password
 
 
 class _Period(click.ParamType[int]):
@@ -55,13 +42,6 @@ def _writing_journal(command: Callable[..., Any]) -> Callable[..., Any]:
     return reaching_redis(command)
 
 
-def _warn(journal: str | None) -> None:
-    from jobqueue.journal.url import has_password  # noqa: PLC0415 - most commands need no journal
-
-    if journal is not None and has_password(journal):
-        click.echo("Warning: everybody on this machine can see the password in --to; use --to-file", err=True)
-
-
 @click.command("run", short_help="Write what the service tells to the journal, until SIGTERM")
 @_writing_journal
 @click.option(
@@ -75,13 +55,14 @@ def _warn(journal: str | None) -> None:
     help="the wait after less than half a batch [100ms]",
 )
 @click.option(
-    "--bodies", type=click.Choice(["all", "none"]), default="all", help="keep the bodies of jobs, or none [all]"
+    "--bodies",
+    type=click.Choice(["all", "none"]),
+    help="keep the bodies of jobs, or none [as this journal did; at first all]",
 )
 @click.option(
     "--events",
     type=click.Choice(["all", "ends", "none"]),
-    default="all",
-    help="keep every event, or those of adds and ends, or none [all]",
+    help="keep every event, or those of adds and ends, or none [as this journal did; at first all]",
 )
 @click.option("--keep-events", type=_Period(), default="30d", metavar="DURATION", help="for how long [30d]")
 @click.option(
@@ -96,7 +77,7 @@ def run_command(config: str | None, **given: Any) -> None:
     Any number of these may run beside each other: they share the shards. Events must be on (`jobqueue journal on`).
     Exit code 1: what it had begun was not written within 10 s; 2: it could not begin.
     """
-    _warn(given["journal"])
+    warn_of_password(given["journal"], "--to")
     from jobqueue.cli.journal.draining import run  # noqa: PLC0415 - loading SQLAlchemy takes 0.3 s
 
     sys.exit(run(config, given))
@@ -108,7 +89,7 @@ def walk_command(config: str | None, **given: Any) -> None:
     """Read all records of jobs into the journal, for what no event has told. A running `journal run` does it, else this
     does. Exit code 1: it did not come to its end; 2: it could not begin.
     """
-    _warn(given["journal"])
+    warn_of_password(given["journal"], "--to")
     from jobqueue.cli.journal.draining import walk  # noqa: PLC0415 - as above
 
     sys.exit(walk(config, given))
@@ -120,7 +101,7 @@ def check_command(config: str | None, **given: Any) -> None:
     """Compare the numbers of jobs created, finished and deleted, by topic, with those that Redis has counted, and tell
     the gaps. Exit code 1: they differ, or events are missing; 2: it could not begin.
     """
-    _warn(given["journal"])
+    warn_of_password(given["journal"], "--to")
     from jobqueue.cli.journal.checking import check  # noqa: PLC0415 - as above
 
     sys.exit(check(config, given))

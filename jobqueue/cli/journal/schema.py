@@ -8,8 +8,9 @@ import click
 from click.core import ParameterSource
 
 from jobqueue.access.secret_values import read_secret
+from jobqueue.cli.journal.typed import warn_of_password
 from jobqueue.errors import SettingsError
-from jobqueue.journal.url import SCHEMES, Refused, address, has_password, need
+from jobqueue.journal.url import SCHEMES, Refused, address, need
 
 
 class _CannotBegin(click.ClickException):
@@ -50,8 +51,7 @@ def migrate_command(context: click.Context, url: str | None, to_file: str | None
     Stop those who write and read the journal first, and make a backup. Exit code 2: nothing was changed.
     """
     from_line = context.get_parameter_source("url") is ParameterSource.COMMANDLINE
-    if from_line and url and has_password(url):
-        click.echo("Warning: everybody on this machine can see the password in --to; use --to-file", err=True)
+    warn_of_password(url if from_line else None, "--to")
     if to_file is not None and from_line:
         raise click.UsageError("--to and --to-file exclude each other")
     try:

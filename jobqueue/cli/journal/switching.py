@@ -37,9 +37,12 @@ def switch_off(flags: Mapping[str, Any], config: str | None, *, drop: bool) -> i
 
     async def turn(shards: Shards, shard: int) -> str:
         dropped, left = await switch.switch_off(shards, shard, drop=drop)
-        return f"its stream stays: no journal has acknowledged {left:,} of its entries" if drop and not dropped else ""
+        is_kept = drop and not dropped
+        return f"its stream stays: no journal has acknowledged {left:,} of its entries" if is_kept else ""
 
-    return _switch(flags, config, turn, "events are off in {shards}" + (", and their streams are empty" if drop else ""))
+    return _switch(
+        flags, config, turn, "events are off in {shards}" + (", and their streams are empty" if drop else "")
+    )
 
 
 def _switch(flags: Mapping[str, Any], config: str | None, turn: _Turn, done: str) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from jobqueue.journal import tables
+from jobqueue.journal import choices, tables
 from jobqueue.journal.auditing import events, gaps, minutes
 from jobqueue.journal.auditing.asked import Asked, Found
 from jobqueue.journal.auditing.ranges import MINUTE_US
@@ -17,6 +17,7 @@ from jobqueue.journal.database import open_engine
 from jobqueue.journal.explaining.words import moment
 from jobqueue.journal.history import source_of
 from jobqueue.journal.store import Away
+from jobqueue.journal.url import Refused
 
 _event, _minute, _position = tables.event.c, tables.minute.c, tables.position.c
 _LAG_US = 60_000_000  # which is not worth a note
@@ -27,16 +28,18 @@ class Question(NamedTuple):
 
     ask: Callable[[AsyncConnection, str, Asked], Awaitable[Found]]
     by_minute: bool = False
+    by_ends: bool = False
+    """Whether the events that begin or end a life, and deaths, answer it. By worker none does: deliveries name them."""
 
 
 QUESTIONS = {
     "late": Question(minutes.late, by_minute=True),
     "waited": Question(events.waited),
-    "dead": Question(events.dead),
-    "deleted": Question(events.deleted),
+    "dead": Question(events.dead, by_ends=True),
+    "deleted": Question(events.deleted, by_ends=True),
     "kicked": Question(events.kicked),
     "expired-leases": Question(events.expired_leases),
-    "slow": Question(events.slow),
+    "slow": Question(events.slow, by_ends=True),
     "volume": Question(minutes.volume, by_minute=True),
     "gaps": Question(gaps.gaps),
 }
@@ -49,6 +52,8 @@ async def ask(url: str, source: str | None, name: str, asked: Asked) -> Found:
     try:
         source = await source_of(engine, source)
         async with engine.connect() as connection:
+            if not question.by_minute and name != "gaps":
+                await _check_kept(connection, source, question, asked)
             found = await question.ask(connection, source, asked)
             found.notes += await _notes(connection, source, name, question, asked)
             return found
@@ -56,6 +61,14 @@ async def ask(url: str, source: str | None, name: str, asked: Asked) -> Found:
         raise Away(str(getattr(error, "orig", None) or error)) from error
     finally:
         await engine.dispose()
+
+
+async def _check_kept(connection: AsyncConnection, source: str, question: Question, asked: Asked) -> None:
+    """Raises Refused where the events of that time that answer the question are not kept."""
+    known = choices.changes(await connection.execute(choices.query(source)))
+    for each in choices.unkept(known, asked.since, asked.until):
+        if each.events == "none" or not question.by_ends or asked.by == "worker":
+            raise Refused(f"{each.words}; this question needs the others, too: ask about another time")
 
 
 async def _notes(connection: AsyncConnection, source: str, name: str, question: Question, asked: Asked) -> list[str]:

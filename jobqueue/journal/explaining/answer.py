@@ -77,6 +77,8 @@ def answer(
     asked, known = lives
     told = _alone(history, asked, known)
     is_newest = not known or known[-1] in asked
+    unkept = history.unkept_of(asked) if history else []
+    now.notes.extend(each.words for each in unkept)
     shown = now if is_newest else Now(None, notes=now.notes)
     job = shown.standing.job if shown.standing else None
     lines = [timeline(told, life, explained, _tries(life, job, told)) for life in asked] if told else []
@@ -86,7 +88,7 @@ def answer(
         "sentence": sentence(shown, told),
         "facts": _facts(shown, told, asked, known),
         "timeline": [_line(line) for each in lines for line in each.lines] if history else None,
-        "sums": _sums(lines) if lines else None,
+        "sums": _sums(lines) if lines and not unkept else None,
         "since": _s(history.since) if history else None,
     }
 
@@ -104,7 +106,7 @@ def _alone(history: History | None, asked: Sequence[int], known: Sequence[int]) 
     if history is None or not asked or asked[-1] == known[-1]:
         return history
     events = [event for life in known if life <= asked[-1] for event in history.of_life(life)]
-    return History(events, history.gaps, None, history.since, history.until, history.is_cut)
+    return History(events, history.gaps, None, history.since, history.until, history.is_cut, unkept=history.unkept)
 
 
 def _facts(now: Now, history: History | None, asked: Sequence[int], known: Sequence[int]) -> Answer:

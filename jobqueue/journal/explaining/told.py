@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from jobqueue.journal.choices import Unkept
 
 LOST, FORGOTTEN = 1, 2
 """The kinds of a gap."""
@@ -140,7 +143,9 @@ class History:
     """Whether there are more events than were read, the oldest of which are left out."""
     shard: int | None = None
     is_kept: bool = False
-    """Whether SQL has any event of the job. Then it has the pauses of topics, too."""
+    """Whether SQL has any event of the job. Then it has the pauses of topics, too, unless no events were kept then."""
+    unkept: list[Unkept] = field(default_factory=list)
+    """The times in which the journal does not keep all events of its shard."""
     _by_life: dict[int, list[Told]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_forgotten(self, event: Told) -> bool:
@@ -150,6 +155,17 @@ class History:
     def is_taken_back(self, event: Told) -> bool:
         """Whether it does not count, as Redis went back to before it; one that was emptied took nothing back."""
         return any(gap.forgets(event) and not gap.is_emptied for gap in self.gaps)
+
+    def unkept_of(self, lives: Sequence[int]) -> list[Unkept]:
+        """The times of some lives (their beginnings, in ms, in their order) of which not all events are kept."""
+        later = [life for life in self.lives() if lives and life > lives[-1]]
+        ended = self.newest.ended if self.newest and lives[-1:] == [self.newest.life] else None
+        begin, end = lives[0] * 1000 if lives else 0, min(later) * 1000 if later else ended
+        return [
+            each
+            for each in self.unkept
+            if (each.until is None or each.until > begin) and each.since < (end or each.since + 1)
+        ]
 
     def lives(self) -> list[int]:
         """When the lives of the job that are known here were created, in their order."""

@@ -22,5 +22,7 @@ class Options:
     """The most events of a transaction, as far as whole entries allow."""
     linger_s: float = 0.1
     """The wait after less than half of a batch."""
-    bodies: bool = True
-    events: Kept = "all"
+    bodies: bool | None = None
+    """None: kept if this journal has kept them until now. At first it does."""
+    events: Kept | None = None
+    """None: those that this journal has kept until now. At first it keeps all."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from buckets.events.stream import START, Place, Stream, View
-from jobqueue.journal.reading.options import Options
+from jobqueue.journal.choices import Change, held_at
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import lost, place_of
 from jobqueue.journal.reading.writing import Unit, read
@@ -17,20 +17,20 @@ _PAGE = 250
 
 
 async def forgotten_from(
-    stream: Stream, sql: Sql, options: Options, shard: int, position: Position, view: View
+    stream: Stream, sql: Sql, source: str, shard: int, known: Sequence[Change], position: Position, view: View
 ) -> Place | None:
     """The last place up to which Redis still has what the journal has. None: it has all, and only forgot that it had
-    delivered some of it."""
+    delivered some of it. `known`: what the journal keeps of the shard."""
     common = view.given or START
     place, seen = START, 0
     is_same = True
     while page := await stream.entries(place, place_of(position), _PAGE):
         seen += len(page)
         units = [read(entry) for entry in page]
-        here = await sql.checksums(options.source, shard, place, units[-1].place)
+        here = await sql.checksums(source, shard, place, units[-1].place)
         place = units[-1].place
         for unit in units:
-            is_same = is_same and (unit.place <= common or _is_known(unit, here, options, shard))
+            is_same = is_same and (unit.place <= common or _is_known(unit, here, source, shard, known))
             if is_same:
                 common = max(common, unit.place)
     was_delivered = common == place_of(position) or view.given == START  # a group that was made again
@@ -38,11 +38,13 @@ async def forgotten_from(
     return None if has_all else min(common, place_of(position))
 
 
-def _is_known(unit: Unit, here: Mapping[tuple[int, int, int], set[int]], options: Options, shard: int) -> bool:
+def _is_known(
+    unit: Unit, here: Mapping[tuple[int, int, int], set[int]], source: str, shard: int, known: Sequence[Change]
+) -> bool:
     """Whether the journal has the events of an entry, as far as it keeps such."""
     if unit.entry is None:
         return True
-    collector = Collector(options.source, shard, events=options.events)
+    collector = Collector(source, shard, events=held_at(known, unit.entry.at).events)
     collector.add(*unit.place, unit.entry, unit.events)
     rows = (dict(zip(EVENT, row, strict=True)) for row in collector.rows().events)
     return all(row["checksum"] in here.get((row["ms"], row["seq"], row["n"]), ()) for row in rows)

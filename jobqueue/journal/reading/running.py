@@ -29,7 +29,7 @@ log = structlog.get_logger()
 _NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch makes many, and no cycles
 _POUR_S = 0.1  # the longest age of shared metrics
 _ADD_UP_S = 60.0
-_KEEP_S = 1.0  # between steps, of which most find nothing to do
+_KEEP_S = 1.0  # between steps that find nothing more to do
 LEAST_TIMEOUT_S = 3.0
 """Of a client that waits for entries: each time for a second."""
 STOPPED_S = 10.0
@@ -97,12 +97,13 @@ class Drain:
             await asyncio.sleep(_POUR_S)
 
     async def _keep(self) -> None:
-        """Delete what is too old."""
+        """Delete what is too old, as fast as that goes: more may come in a second than a step deletes."""
         while True:
+            has_more = False
             with contextlib.suppress(JobQueueError):
                 if self._periods:
-                    await self._sql.keep(self._periods, await self._shards.now_ms())
-            await asyncio.sleep(_KEEP_S)
+                    has_more = await self._sql.keep(self._periods, await self._shards.now_ms())
+            await asyncio.sleep(0 if has_more else _KEEP_S)
 
     async def _add_up(self) -> None:
         """Have events and totals added up from a new beginning, where that is due."""

@@ -11,6 +11,7 @@ import structlog
 from buckets.errors import JobQueueError, Unfit
 from buckets.events.codec import Event
 from buckets.events.stream import START, Entry, Gone, Place, Stream, View
+from jobqueue.journal.choices import Change, Choice, newest, of_shard
 from jobqueue.journal.reading import verdict
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.lock import Lock
@@ -129,9 +130,11 @@ class ShardReader:
             self._figures.left(self._shard)
             await self._pause(_SHORTEST_S)
         self._walk.reset()
-        position = await self._ready()
+        known = await self._sql.choices(self._source)
+        position = await self._ready(of_shard(known, self._shard))
         if position is None:
             return
+        await self._choose(known, position)
         if not self._has_begun:
             self._has_begun = True
             self.begins.set()
@@ -141,8 +144,24 @@ class ShardReader:
         while self.lock.is_held and not self._stopping.is_set():
             position = await self._drain_fresh(position)
 
-    async def _ready(self) -> Position | None:
-        """The position, in agreement with the stream; None: there is no stream now."""
+    async def _choose(self, known: Sequence[Change], position: Position) -> None:
+        """Keep what this reader was told to keep, from the position on; else what the journal has kept until now. What
+        it did not have until now, a walk reads."""
+        own, told = of_shard(known, self._shard), self._options
+        before, until_now = newest(own), newest(own or known)
+        choice = Choice(told.events or until_now.events, until_now.bodies if told.bodies is None else told.bodies)
+        self._writer.choice = self._walk.choice = choice
+        if choice == before:
+            return
+        since = max(position.time, own[-1].since + 1) if own else position.time
+        if choice.widens(before):
+            await self._sql.ask_for_walk(self._source, self._shard, since)
+        await self._sql.choose(self._source, Change(self._shard, since, choice))
+        log.warning("journal.chosen", shard=self._shard, events=choice.events, bodies=choice.bodies)
+
+    async def _ready(self, known: Sequence[Change]) -> Position | None:
+        """The position, in agreement with the stream; None: there is no stream now. `known`: what is kept of the
+        shard."""
         position = await self._sql.position(self._source, self._shard)
         view = await self._settle(position)
         while (found := verdict.judge(position, view)) is not Verdict.WELL:
@@ -151,7 +170,7 @@ class ShardReader:
                     await self._stream.restore_group()
                 await self._pause(_SHORTEST_S if view.is_on else _LOOK_S)
                 return None
-            position = await self._agreed(position, view, found)
+            position = await self._agreed(position, view, found, known)
             view = await self._settle(position)
         return position
 
@@ -172,7 +191,7 @@ class ShardReader:
             log.warning("journal.behind", shard=self._shard, seconds=round(seconds, 1), entries=entries)
         self._is_behind = seconds > _BEHIND_S
 
-    async def _agreed(self, position: Position | None, view: View, found: Verdict) -> Position:
+    async def _agreed(self, position: Position | None, view: View, found: Verdict, known: Sequence[Change]) -> Position:
         """Write what a verdict means; returns the position after it."""
         if position is None:
             return await self._begun(view)
@@ -182,7 +201,7 @@ class ShardReader:
         if found is Verdict.OTHER:
             await self._refuse_if_another_lives(position)
             return await self._went_back(position, view, START)
-        after = await forgotten_from(self._stream, self._sql, self._options, self._shard, position, view)
+        after = await forgotten_from(self._stream, self._sql, self._source, self._shard, known, position, view)
         if after is None:
             await self._stream.deliver_behind(place_of(position))
             return position

@@ -18,11 +18,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from buckets.events.stream import START, Place
 from buckets.job import LIVE
+from jobqueue.journal import choices
+from jobqueue.journal.choices import Change
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.keeping import Keeper, Periods
 from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN, gap_row, place_of
-from jobqueue.journal.store import Away, Batch, Position, Store
-from jobqueue.journal.tables import event, gap, job
+from jobqueue.journal.store import Away, Batch, Overtaken, Position, Store
+from jobqueue.journal.tables import choice, event, gap, job
 from jobqueue.journal.writing import columns
 
 log = structlog.get_logger()
@@ -141,6 +143,20 @@ class Sql:
             for row in rows
         ]
 
+    async def choices(self, source: str) -> list[Change]:
+        """What is kept of the shards, and since when."""
+        rows = await self.run(lambda connection: connection.execute(choices.query(source)).all())
+        return choices.changes(rows)
+
+    async def choose(self, source: str, change: Change) -> None:
+        """Write that something else is kept from now on. Raises Overtaken where another reader did that meanwhile."""
+        (shard, since, (events, bodies)) = change
+        values = {"source": source, "shard": shard, "since": since, "events": events, "bodies": int(bodies)}
+        try:
+            await self.run(lambda connection: connection.execute(insert(choice).values(values)) and None)
+        except IntegrityError:
+            raise Overtaken from None
+
     async def to_walk(self, source: str, shard: int) -> int | None:
         """The number of the newest gap that a walk is to fill; None: there is none."""
         query = select(func.max(gap.c.number)).where(*_unfilled(source, shard))
@@ -150,16 +166,17 @@ class Sql:
         """Whether a shard is drained, and no walk is to be done."""
         return await self.position(source, shard) is not None and await self.to_walk(source, shard) is None
 
-    async def keep(self, periods: Periods, now_ms: int) -> None:
-        """Delete what is too old, a step; see `Keeper.step`."""
-        await self._patiently(lambda: self._keep(periods, now_ms))
+    async def keep(self, periods: Periods, now_ms: int) -> bool:
+        """Delete what is too old, a step, and return whether there is more; see `Keeper.step`. A batch that waits goes
+        before the next step."""
+        return await self._patiently(lambda: self._keep(periods, now_ms))
 
-    async def _keep(self, periods: Periods, now_ms: int) -> None:
+    async def _keep(self, periods: Periods, now_ms: int) -> bool:
         assert self._engine
         self._keeper = self._keeper or Keeper(self._engine, periods)
         try:
             async with self._turn:
-                await self._keeper.step(now_ms)
+                return await self._keeper.step(now_ms)
         except (DBAPIError, OSError) as error:
             raise Away(str(getattr(error, "orig", None) or error)) from error
 

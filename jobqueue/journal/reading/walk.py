@@ -21,6 +21,7 @@ from buckets.job import Verb
 from buckets.keys import FAMILIES
 from buckets.pages import Pages
 from buckets.shards import Shards
+from jobqueue.journal.choices import Choice
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import place_of
@@ -61,8 +62,10 @@ class Walk:
     """The walks of one shard, a step at a time, between batches."""
 
     def __init__(self, shards: Shards, shard: int, stream: Stream, sql: Sql, options: Options) -> None:
-        self._shards, self._shard, self._stream, self._sql, self._options = shards, shard, stream, sql, options
+        self._shards, self._shard, self._stream, self._sql = shards, shard, stream, sql
         self._source = options.source
+        self.choice = Choice()
+        """What is kept."""
         self._looked = float("-inf")
         self._number: int | None = None
         self.reset()
@@ -186,9 +189,7 @@ class Walk:
     async def _write(self, position: Position, met: Sequence[_Met]) -> None:
         if not met:
             return
-        collector = Collector(
-            self._source, self._shard, branch=WALKED, events=self._options.events, bodies=self._options.bodies
-        )
+        collector = Collector(self._source, self._shard, branch=WALKED, **self.choice._asdict())
         for each in met:
             collector.add(*each.place, each.entry, [each.event], each.n)
         rows = collector.rows()

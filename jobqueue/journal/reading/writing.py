@@ -16,6 +16,7 @@ from buckets.events.stream import Entry as RawEntry
 from buckets.job import Verb
 from buckets.record import unpack
 from buckets.shards import Shards
+from jobqueue.journal.choices import Choice
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.sql import Sql
@@ -58,8 +59,10 @@ class Writer:
     """Writes the entries of one shard."""
 
     def __init__(self, sql: Sql, shards: Shards, shard: int, options: Options, figures: Figures) -> None:
-        self._sql, self._shards, self._shard, self._options, self._figures = sql, shards, shard, options, figures
+        self._sql, self._shards, self._shard, self._figures = sql, shards, shard, figures
         self._source = options.source
+        self.choice = Choice()
+        """What is kept."""
 
     async def write(
         self, position: Position, units: Sequence[Unit], told_us: int, forgotten: Place, may_repeat: bool = False
@@ -67,7 +70,7 @@ class Writer:
         """Write entries behind the position, and move it; returns it. `told_us`: until when all is told that was told.
         Those up to the place `forgotten` may be there already, as Redis went back; with `may_repeat` others too. Raises
         Overtaken."""
-        if self._options.bodies:
+        if self.choice.bodies:
             await self._fetch_bodies(units)
         old, new = (
             [unit for unit in units if unit.place <= forgotten],
@@ -151,10 +154,7 @@ class Writer:
                 self._tell_refused(unit, n, each[2])
 
     def _rows(self, units: Sequence[Unit], branch: int, forgotten: Place) -> Rows:
-        options = self._options
-        collector = Collector(
-            self._source, self._shard, events=options.events, bodies=options.bodies, branch=branch, counted=forgotten
-        )
+        collector = Collector(self._source, self._shard, **self.choice._asdict(), branch=branch, counted=forgotten)
         unreadable = []
         for unit in units:
             if unit.entry is None:

@@ -15,11 +15,11 @@ from buckets.errors import JobQueueError
 from buckets.events.restoring import PAGE, Asked, Lost, Restoring
 from buckets.pages import chunks
 from buckets.pool.pool import Pool
-from jobqueue.journal import tables
-from jobqueue.journal.restoring.choice import ENDED, Choice, Progress, Report, Stopped, Sums
+from jobqueue.journal import choices, tables
+from jobqueue.journal.restoring.choice import ENDED, Choice, NotBegun, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.fates import fate_of
 from jobqueue.journal.restoring.passing import Passing
-from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.restoring.reading import JobRow, Reading, kept
 from jobqueue.journal.taken_back import has_gone_back
 
 _GAP, _EVENT = tables.gap.c, tables.event.c
@@ -50,11 +50,12 @@ class Forgotten:
         self.sums = Sums()
 
     async def carry_out(self) -> Sums:
-        """Counts of `Sums`, and: `ended_again`; `held`, by another worker. Raises Stopped."""
+        """Counts of `Sums`, and: `ended_again`; `held`, by another worker. Raises Stopped, NotBegun."""
         asked = await self._restoring.ask(())
         if not self._stale:
             await self._passing.begin(asked)
         gaps = await self._gaps()
+        await self._check_kept(gaps)
         last: dict[str, _Last] = {}
         for gap in gaps:
             for each in await self._events(gap):
@@ -65,6 +66,15 @@ class Forgotten:
         if self._applies and not self.sums.left:
             await self._note_healed([gap.number for gap in gaps])
         return self.sums
+
+    async def _check_kept(self, gaps: Sequence[Any]) -> None:
+        """Raises NotBegun where the events of a failover were not kept. Those of adds and ends are enough."""
+        known = await kept(self._reading)
+        for gap in gaps:
+            since, until = gap.from_ms * 1000, (gap.to_ms + 1) * 1000
+            for each in choices.unkept(choices.of_shard(known, gap.shard), since, until):
+                if each.events == "none":
+                    raise NotBegun(f"{each.words}: what was forgotten of that time is not known")
 
     async def _wait(self, asked: Sequence[Asked]) -> None:
         if not self._stale:

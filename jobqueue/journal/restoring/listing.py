@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import Select, and_, func, select
 
 from buckets.events.restoring import PAGE
 from buckets.job import State
@@ -99,7 +99,7 @@ class Listing:
         """The pages of a topic's jobs in a state. Jobs of one time that are read together come in the order in which
         they were told of, so that the place behind them is known with the last of them."""
         before, overdue = await self._overdue(state, topic)
-        while rows := await self._reading.rows(self._behind(state, topic, at["next"], at["id"])):
+        while rows := await self._behind(state, topic, at["next"], at["id"]):
             last, rank = rows[-1], at["rank"]
             end = {"state": int(state), "topic": topic, "next": last.next, "id": last.id, "rank": rank + len(rows)}
             in_order = sorted(rows, key=lambda row: (row.next, row.ms, row.seq, row.n))
@@ -120,13 +120,18 @@ class Listing:
         ]
         return sum(each[: _OVERDUE.index(state)]), sum(each)
 
-    def _behind(self, state: State, topic: str, after: int, job_id: str) -> Select[Any]:
-        return (
-            select(_JOB.id, _JOB.next, _JOB.ms, _JOB.seq, _JOB.n)
-            .where(self._in(state, topic), _JOB.next >= after, or_(_JOB.next > after, _JOB.id > job_id))
-            .order_by(_JOB.next, _JOB.id)
-            .limit(_LISTED)
-        )
+    async def _behind(self, state: State, topic: str, after: int, job_id: str) -> list[Any]:
+        """Up to _LISTED jobs behind one, by time and id: those of its time, then later ones. In one query, many jobs of
+        one time would be read from the first one on, for each page."""
+        rows = list(await self._reading.rows(self._some(state, topic, _JOB.next == after, _JOB.id > job_id)))
+        if len(rows) < _LISTED:
+            rows += (await self._reading.rows(self._some(state, topic, _JOB.next > after)))[: _LISTED - len(rows)]
+        return rows
+
+    def _some(self, state: State, topic: str, *conditions: Any) -> Select[Any]:
+        columns = (_JOB.id, _JOB.next, _JOB.ms, _JOB.seq, _JOB.n)
+        wanted = select(*columns).where(self._in(state, topic), *conditions)
+        return wanted.order_by(_JOB.next, _JOB.id).limit(_LISTED)
 
 
 class Named:

@@ -12,19 +12,21 @@ from buckets.events.restoring import PAGE
 from buckets.job import LIVE, State, Verb
 from buckets.pages import chunks
 from buckets.topics.within import reaches
-from jobqueue.journal import tables
+from jobqueue.journal import choices, tables
+from jobqueue.journal.reading.verdict import UNKNOWN
 from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun
 from jobqueue.journal.restoring.listing import Candidate, Cursor, Page
-from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.restoring.reading import JobRow, Reading, kept
 
 _LISTED = 5_000  # jobs a query
 _ASKED = 500  # of whose events a query asks
-_JOB, _EVENT = tables.job.c, tables.event.c
+_JOB, _EVENT, _GAP = tables.job.c, tables.event.c, tables.gap.c
 _TOLD = ("state_after", "due", "next", "priority", "cause", "attempts", "deliveries", "lease")
 
 
 async def check(reading: Reading, as_of: int) -> None:
     """Raises NotBegun when the events do not go back to a time (us since the epoch)."""
+    await _check_kept(reading, as_of)
     first = (await reading.rows(select(func.min(_EVENT.ms)).where(reading.of_source(tables.event))))[0][0]
     since_then = select(func.min(tables.position.c.since)).where(reading.of_source(tables.position))
     begun = (await reading.rows(since_then))[0][0]
@@ -33,6 +35,20 @@ async def check(reading: Reading, as_of: int) -> None:
     since = max(int(begun), int(first) * 1000)
     if as_of < since:
         raise NotBegun(f"the journal's events go back to {_time(since)}, not to {_time(as_of)}")
+
+
+async def _check_kept(reading: Reading, as_of: int) -> None:
+    """Raises NotBegun unless all events are kept from that time on, and a walk had read before it what was not."""
+    for each in choices.unkept(await kept(reading)):
+        if each.until is None:
+            raise NotBegun(f"{each.words}: no earlier time can be restored")
+        walked = select(func.min(_GAP.walked)).where(
+            reading.of_source(tables.gap), _GAP.shard == each.shard, _GAP.found >= each.until, _GAP.kind == UNKNOWN
+        )
+        whole = (await reading.rows(walked))[0][0]
+        if whole is None or as_of < whole:
+            since = "" if whole is None else f", and jobs are known again since {_time(whole)}"
+            raise NotBegun(f"{each.words}{since}: {_time(as_of)} cannot be restored")
 
 
 def _time(us: int) -> str:
@@ -94,10 +110,11 @@ class Past:
 
     async def then(self, rows: dict[str, JobRow]) -> dict[str, JobRow | str]:
         """The jobs of these rows as they were; or why one does not come back, as a count of `Sums`."""
-        told, since = await self._told(list(rows)), await self._since(list(rows))
+        lived = {row.id: row for row in rows.values() if row.ended is None or row.ended > self._as_of}
+        told, since = await self._told(list(lived)), await self._since(list(lived))
         return {
             row.id: _then(row, told[row.id], since.get((row.id, told[row.id].life), set()))
-            for row in rows.values()
+            for row in lived.values()
             if row.id in told
         }
 

@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Executable, Select, select
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from jobqueue.journal import tables
+from jobqueue.journal import choices, tables
+from jobqueue.journal.choices import Change
 from jobqueue.journal.restoring.choice import Stopped
 
 PATIENCE_S = 60.0  # for a database, a Redis, or a journal that does not get on
@@ -93,6 +94,11 @@ class Reading:
         """The condition that a row is of this source."""
         condition: ColumnElement[bool] = table.c.source == self.source
         return condition
+
+
+async def kept(reading: Reading) -> list[Change]:
+    """Which events and bodies the journal keeps, and since when. Raises Stopped."""
+    return choices.changes(await reading.rows(choices.query(reading.source)))
 
 
 async def _result(connection: AsyncConnection, statement: Executable) -> Any:

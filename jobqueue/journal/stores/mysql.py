@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from asyncmy.converters import escape_float, escape_int, escape_None, escape_seq
 
 from jobqueue.journal import tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
+from jobqueue.journal.stores.patience import Patience
 from jobqueue.journal.url import Address, Refused
 from jobqueue.journal.writing import (
     EVENT,
@@ -35,7 +37,6 @@ from jobqueue.journal.writing import (
 DRIVER = "asyncmy"
 OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 _CONNECT_S = 10
-_PATIENCE_S = 60.0  # for a batch; then the server counts as away
 _MOST_ROWS, _MOST_BYTES = 1000, 4_000_000  # of a statement; MariaDB takes 16 MB unless it is set otherwise
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
 _UNUSABLE = {1044, 1045, 1049, 1251, 1698}  # no right, wrong password, no such database
@@ -86,19 +87,22 @@ async def connect(address: Address) -> Any:
         raise Refused(f"{address.shown}: there is no option {min(unknown)}; there are {', '.join(_OPTIONS)}")
     tls = _tls(address)
     try:
-        return await asyncmy.connect(
-            host=parts.hostname or "localhost",
-            port=parts.port or 3306,
-            user=unquote(parts.username or "") or None,
-            password=unquote(parts.password or ""),
-            db=address.database,
-            unix_socket=options.get("unix_socket"),
-            ssl=tls,
-            charset="utf8mb4",
-            connect_timeout=_CONNECT_S,
-            # Nothing is cut to fit; backslashes in strings are what `_literals` makes of them.
-            sql_mode="'STRICT_ALL_TABLES'",
-            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        return await asyncio.wait_for(
+            asyncmy.connect(
+                host=parts.hostname or "localhost",
+                port=parts.port or 3306,
+                user=unquote(parts.username or "") or None,
+                password=unquote(parts.password or ""),
+                db=address.database,
+                unix_socket=options.get("unix_socket"),
+                ssl=tls,
+                charset="utf8mb4",
+                connect_timeout=_CONNECT_S,
+                # Nothing is cut to fit; backslashes in strings are what `_literals` makes of them.
+                sql_mode="'STRICT_ALL_TABLES'",
+                init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            ),
+            _CONNECT_S,
         )
     except errors.MySQLError as error:
         if error.args and error.args[0] in _UNUSABLE:
@@ -158,15 +162,16 @@ class MySQLStore:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._held: Any = None
+        self._patience: defaultdict[int, Patience] = defaultdict(Patience)  # by shard: others go on meanwhile
 
     async def position(self, source: str, shard: int) -> Position | None:
-        async with self._connection() as connection:
+        async with self._connection(shard) as connection:
             found = await _select(connection, _POSITION, (source, shard))
             await connection.commit()
             return Position(*found[0]) if found else None
 
     async def write(self, batch: Batch) -> None:
-        async with self._connection() as connection:
+        async with self._connection(batch.shard) as connection:
             await connection.begin()
             await self._move_position(connection, batch)
             events, minutes = batch.events, batch.minutes
@@ -212,15 +217,20 @@ class MySQLStore:
             await _run(connection, _ASIDE, changed)
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
+    async def _connection(self, shard: int) -> AsyncIterator[Any]:
         """The connection. After an error it is closed, which undoes what was not committed."""
+        patience = self._patience[shard]
+        waiting: asyncio.Timeout | None = None
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                if self._held is None or not self._held.connected:
-                    self._held = await connect(self._address)
+            if self._held is None or not self._held.connected:
+                self._held = await connect(self._address)
+            async with asyncio.timeout(patience.seconds) as waiting:
                 yield self._held
+            patience.regained()
         except BaseException as error:
             await self.close()
+            if waiting is not None and waiting.expired():
+                patience.lost()
             if _is_content(error):
                 raise ContentRefused(f"{type(error).__name__}: {error}") from error
             if isinstance(error, (errors.MySQLError, OSError, Refused)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -11,6 +12,7 @@ import asyncpg
 
 from jobqueue.journal import tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
+from jobqueue.journal.stores.patience import Patience
 from jobqueue.journal.url import Address, Refused
 from jobqueue.journal.writing import (
     EVENT,
@@ -31,7 +33,6 @@ from jobqueue.journal.writing import (
 DRIVER = "asyncpg"
 OLDEST = 14
 _CONNECT_S = 10.0
-_PATIENCE_S = 60.0  # for a batch; then the server counts as away
 _NEW = "EXCLUDED.{}"
 _UNUSABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -131,14 +132,15 @@ class PostgreSQLStore:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._held: Any = None
+        self._patience: defaultdict[int, Patience] = defaultdict(Patience)  # by shard: others go on meanwhile
 
     async def position(self, source: str, shard: int) -> Position | None:
-        async with self._connection() as connection:
+        async with self._connection(shard) as connection:
             found = await connection.fetchrow(_POSITION, source, shard)
             return Position(*found) if found else None
 
     async def write(self, batch: Batch) -> None:
-        async with self._connection() as connection, connection.transaction():
+        async with self._connection(batch.shard) as connection, connection.transaction():
             await self._move_position(connection, batch)
             events, minutes = batch.events, batch.minutes
             if batch.may_repeat and events:
@@ -177,6 +179,10 @@ class PostgreSQLStore:
             await connection.execute(_JOBS)
         await _each(connection, _ASIDE, (of_job(row, "source", "id", "ms", "seq", "n", "at") for row in jobs.aside))
 
+    def _give_up(self, patience: Patience) -> None:
+        patience.lost()
+        self._held.terminate()
+
     def _drop(self) -> None:
         """Close the connection without waiting for the server."""
         if self._held is not None:
@@ -184,18 +190,20 @@ class PostgreSQLStore:
             self._held = None
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
+    async def _connection(self, shard: int) -> AsyncIterator[Any]:
         """The connection. After an error it is closed, which undoes what was not committed."""
+        patience = self._patience[shard]
         try:
             if self._held is None or self._held.is_closed():
                 self._held = await connect(self._address)
                 await self._held.execute(_NEW_JOBS)
             # Not a timeout of asyncio, whose end would wait for an answer to the cancellation.
-            watch = asyncio.get_running_loop().call_later(_PATIENCE_S, self._held.terminate)
+            watch = asyncio.get_running_loop().call_later(patience.seconds, self._give_up, patience)
             try:
                 yield self._held
             finally:
                 watch.cancel()
+            patience.regained()
         except BaseException as error:
             self._drop()
             if isinstance(error, _CONTENT):

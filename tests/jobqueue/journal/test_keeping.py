@@ -207,3 +207,72 @@ async def test_a_file_gets_smaller(sqlite_url: str) -> None:
 async def pages(url: str) -> Any:
     (row,) = await read(url, "SELECT page_count AS n FROM pragma_page_count()")
     return row["n"]
+
+
+async def test_days_are_made_of_which_there_are_events_already(
+    journal_database: Database, engine: AsyncEngine, store: Store
+) -> None:
+    if journal_database.kind == "sqlite":
+        return
+    # Nobody kept the journal for two days, but events came, also of a later day than any that is to be made.
+    coming = [each for day in (2, 3, 4, 5, 9) for each in life(f"{day}", start=NOW + day * DAY_MS)]
+    await Teller(store).tell(*coming)
+    assert await outside(journal_database) == 16
+    with capture_logs() as logs:
+        await Keeper(engine, Periods(events=DAY_MS)).step(NOW + 3 * DAY_MS)
+    assert await days(engine) == [2, 3, 4, 5]  # older ones went
+    assert await outside(journal_database) == 4
+    assert await count(journal_database.url, "jq_event") == 20
+    assert [line["event"] for line in logs] == ["journal.outside_days"]
+    await store.write(Batch("jq", 1, None, Teller(store).batch([]).after))  # and the table takes batches
+
+
+async def test_a_new_day_is_as_the_others_are(postgresql: Any) -> None:
+    """With their key and index, so that it finds and refuses as they do."""
+    postgresql.start()
+    url = postgresql.new_database()
+    store = await open_store(url)
+    await Teller(store).tell(*life("a", start=NOW + 3 * DAY_MS))
+    engine = await open_engine(url)
+    await Keeper(engine, Periods()).step(NOW + 3 * DAY_MS)
+    made = await read(
+        url,
+        "SELECT t.relname AS day, COUNT(*) AS n FROM pg_inherits h JOIN pg_index i ON i.indexrelid = h.inhrelid "
+        "JOIN pg_class t ON t.oid = i.indrelid WHERE t.relname LIKE 'jq_event_2%' GROUP BY 1",
+    )
+    assert len(made) >= 5 and {row["n"] for row in made} == {2}
+    await engine.dispose()
+    await store.close()
+
+
+async def test_a_day_that_cannot_be_made_keeps_no_other_from_being_made_or_dropped(
+    journal_database: Database, engine: AsyncEngine, store: Store
+) -> None:
+    if journal_database.kind != "postgresql":
+        return
+    taken = f"jq_event_{day_of(NOW + 3 * DAY_MS):%Y%m%d}"
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql(f"CREATE TABLE {taken} (id INTEGER)")
+    keeper = Keeper(engine, Periods(events=DAY_MS))
+    with capture_logs() as logs:
+        await keeper.step(NOW + 3 * DAY_MS)
+    assert await days(engine) == [2, 4, 5]
+    assert [line["event"] for line in logs] == ["journal.days_not_changed"]
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql(f"DROP TABLE {taken}")
+    await keeper.step(NOW + 3 * DAY_MS + _MINUTE_MS)
+    assert await days(engine) == [2, 3, 4, 5]
+
+
+async def test_days_come_while_someone_reads_an_old_one(
+    journal_database: Database, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_PATIENCE_S", 1)
+    if journal_database.kind != "postgresql":
+        return
+    reader = await open_engine(journal_database.url)
+    async with reader.connect() as connection:
+        await connection.exec_driver_sql(f"SELECT * FROM jq_event_{day_of(NOW - DAY_MS):%Y%m%d}")
+        await Keeper(engine, Periods(events=0)).step(NOW + DAY_MS)
+    assert await days(engine) == [-1, 0, 1, 2, 3]
+    await reader.dispose()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
+from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
 from tests.acceptance.worker_processes import lines, pids
 from tests.redis_server import RedisServer
@@ -93,6 +94,31 @@ async def test_a_journal_process_that_is_killed_is_replaced_and_nothing_is_lost_
     assert len(set(events(folder))) == 90 == len(events(folder))
     assert len([line for line in lines(folder / "log", "worker.ended") if line["worker"] == "journal"]) >= 1
     assert await service.stop() == 0
+
+
+async def test_events_that_were_switched_off_stay_off_when_the_service_or_its_journal_starts_again(
+    folder: Path, redis_server: RedisServer, redis: Any
+) -> None:
+    service = service_in(folder, redis_server.url)
+    await service.start()
+    await has_begun(folder)
+    assert (await Shell("").run("journal", "off", "--redis", redis_server.url)).code == 0
+    await said_off(folder, 1)
+    await kill_journal(folder / "log")
+    await said_off(folder, 2)
+    assert await service.stop() == 0
+    service = service_in(folder, redis_server.url)
+    await service.start()
+    await said_off(folder, 3)
+    async with Client(service.url) as client:
+        await whole_life(client, "untold")
+    assert await service.stop() == 0
+    assert await redis.read("XLEN", "{jq:0}:e") == 0 and events(folder) == []
+
+
+async def said_off(folder: Path, times: int) -> None:
+    """Wait until so many journal processes have said that events are off."""
+    await until(lambda: len(lines(folder / "log", "journal.off")) == times, within_s=20, every_s=0.02)
 
 
 async def kill_journal(log: Path) -> None:

@@ -10,10 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from buckets.events.codec import Event
 from buckets.job import State, Verb
 from jobqueue.journal.database import open_store
+from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.rows import WALKED
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Store
 from tests.jobqueue.journal.conftest import Database
@@ -430,8 +432,7 @@ async def test_a_server_that_does_not_answer_counts_as_away(
     server = journal_database.server
     if server is None:
         return
-    monkeypatch.setattr("jobqueue.journal.stores.postgresql._PATIENCE_S", 0.3)
-    monkeypatch.setattr("jobqueue.journal.stores.mysql._PATIENCE_S", 0.3)
+    monkeypatch.setattr("jobqueue.journal.stores.patience.SHORTEST_S", 0.3)
     store = await open_store(journal_database.url)
     teller = Teller(store)
     await teller.tell(*life())
@@ -442,6 +443,42 @@ async def test_a_server_that_does_not_answer_counts_as_away(
     finally:
         server.thaw()
     await store.close()
+
+
+_SLOW = {
+    "postgresql": [
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$",
+        "CREATE TRIGGER slow BEFORE INSERT ON jq_job FOR EACH ROW WHEN (NEW.id = 'slow') EXECUTE FUNCTION slow()",
+    ],
+    "mariadb": ["CREATE TRIGGER slow BEFORE INSERT ON jq_job FOR EACH ROW SET @slept = SLEEP((NEW.id = 'slow') * 0.5)"],
+}
+
+
+async def test_a_batch_that_takes_long_is_waited_for_in_the_end_while_others_are_written(
+    journal_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = journal_database.server
+    if server is None:
+        return
+    monkeypatch.setattr("jobqueue.journal.stores.patience.SHORTEST_S", 0.2)
+    sql = Sql(journal_database.url)
+    await sql.open()
+    for statement in _SLOW[journal_database.kind]:
+        server.sql(statement, journal_database.url.split("/")[3].split("?")[0])
+    slow, quick = Teller(sql), Teller(sql, shard=1)
+
+    async def others() -> None:
+        for number in range(10):
+            await quick.tell(*life(f"{number}"))
+            await asyncio.sleep(0.1)
+
+    with capture_logs() as logs:
+        async with asyncio.timeout(20):
+            await asyncio.gather(slow.tell(*life("slow")), others())
+    told = {(line["waited_s"], line["next_s"]) for line in logs if line["event"] == "database.slow"}
+    assert told >= {(0.2, 0.4), (0.4, 0.8)}
+    assert await sql.position(SOURCE, 0) == slow.position
+    await sql.close()
 
 
 async def test_a_writer_that_is_cancelled_leaves_nothing_half_done(journal_url: str, store: Store) -> None:

@@ -46,6 +46,7 @@ async def test_all_dialects_share_a_service_with_its_workers(
             assert (await reader.readline()).startswith(b"INSERTED ")
             writer.close()
         config.write_text(tables(ports, 'allow = ["192.0.2.1"]\n').replace(str(ports["mykit"]), "1"))
+        await until(lambda: "service.started" in log.read_text())  # its workers answer before it tells
         assert service.process
         service.process.send_signal(signal.SIGHUP)
         for port in ports.values():

@@ -13,6 +13,7 @@ from buckets.events.switch import switch_on
 from buckets.namespace import Switch
 from buckets.redis.client import Redis
 from buckets.shards import Shards
+from jobqueue.journal.keeping import Periods
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain
@@ -31,10 +32,12 @@ class Journal:
         self.options = options
         self.sql = Sql(url)
         self.figures = Figures()
+        self.periods: Periods | None = None
+        """For how long drains keep what is written; None: for ever."""
         self._running: list[asyncio.Task[None]] = []
 
     def new_drain(self) -> Drain:
-        return Drain(self.shards, self.sql, self.options, self.figures, lambda: Redis(self._redis_url))
+        return Drain(self.shards, self.sql, self.options, self.figures, lambda: Redis(self._redis_url), self.periods)
 
     @asynccontextmanager
     async def draining(self) -> AsyncIterator[Drain]:

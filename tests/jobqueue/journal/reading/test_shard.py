@@ -14,6 +14,8 @@ from buckets.events.switch import switch_off
 from buckets.job import NewJob, State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from jobqueue.journal import keeping
+from jobqueue.journal.keeping import Periods
 from jobqueue.journal.reading.lock import Lock
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.verdict import LOST
@@ -22,6 +24,7 @@ from jobqueue.journal.store import Batch, ContentRefused, Position, Store
 from jobqueue.journal.tables import minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 
 async def told(pool: Pool, *ids: str, topic: str = "t", body: bytes = b"1") -> None:
@@ -308,12 +311,6 @@ def holders(*drains: Drain) -> list[bool]:
     return [drain.readers[0].lock.is_held for drain in drains]
 
 
-async def until(condition: Any, within_s: float = 10.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - of another task
-            await asyncio.sleep(0.01)
-
-
 async def test_two_readers_at_once_write_all_and_nothing_twice(
     lite: Journal, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,3 +380,21 @@ async def test_a_stream_that_never_was_is_waited_for(
         await told(live_pool, "a")
         await journal.until_drained()
         assert [row["id"] for row in await journal.events()] == ["a"]
+
+
+async def test_what_is_too_old_goes_without_a_pause_and_batches_go_between(
+    lite: Journal, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "STEP", 5)
+    await told(live_pool, *(f"{number}" for number in range(300)))
+    await lite.drain()
+    assert len(await lite.events()) == 300
+    lite.periods = Periods(events=0)
+    async with lite.draining():
+        await told(live_pool, "new")
+        await lite.until_drained()
+
+        async def is_gone() -> bool:
+            return not await lite.events()
+
+        await until(is_gone)

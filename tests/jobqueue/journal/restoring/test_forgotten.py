@@ -13,7 +13,7 @@ from buckets.redis.client import Redis
 from jobqueue.journal import tables
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import FORGOTTEN
-from jobqueue.journal.restoring.choice import Choice
+from jobqueue.journal.restoring.choice import Choice, NotBegun
 from jobqueue.journal.restoring.forgotten import Forgotten
 from jobqueue.journal.restoring.runs import Run
 from tests.buckets.books import check_books
@@ -181,3 +181,18 @@ async def test_after_a_failover_no_drained_add_is_lost_and_no_drained_finish_run
             assert sorted(delivered) == sorted([f"old{n}" for n in range(50, 100)] + [f"new{n}" for n in range(100)])
         await pool.close()
         await redis.close()
+
+
+async def test_what_was_forgotten_is_not_told_where_no_events_are_kept(
+    own_server: RedisServer, sqlite_url: str
+) -> None:
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis)
+    async with world_of(pool, own_server.url, sqlite_url, events="none") as world:
+        await save(world)
+        await add(pool, "lost", delay_ms=HOUR)
+        await go_back(world, own_server)
+        with pytest.raises(NotBegun, match="keeps no events from"):
+            await heal(world)
+    await pool.close()
+    await redis.close()
