@@ -60,7 +60,7 @@ class Figures:
             yield
             self._batches.add(time.monotonic() - began)
         finally:
-            del self._writing[shard]
+            self._writing.pop(shard, None)  # a reader that has lost the lock may still write beside its successor
 
     def gap(self, entries: int) -> None:
         """Entries were lost unread."""
