@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from buckets.errors import JobQueueError
 from buckets.events.codec import FIELD, Entry, Event, Unreadable, read_entry, read_event
+from buckets.events.pages import PageSize
 from buckets.shards import Shards
 
 MOST_ENTRIES = 10_000
-_PAGE = 250  # entries: 0.3 ms of Redis; one may have 200 events
 
 
 class TailEvent(NamedTuple):
@@ -36,20 +36,21 @@ async def read_tail(shards: Shards, shard: int, job_id: str, behind: tuple[int, 
     the stream tells it. Raises Unavailable."""
     key, wanted = shards.keys[shard].events, job_id.encode()
     found: list[TailEvent] = []
-    looked, last = 0, f"{behind[0]}-{behind[1]}".encode()
+    looked, last, size = 0, f"{behind[0]}-{behind[1]}".encode(), PageSize()
     while looked < MOST_ENTRIES:
         entries: list[tuple[bytes, list[bytes] | None]] = []
         try:
-            entries = await shards.redis.read("XRANGE", key, b"(" + last, "+", "COUNT", _PAGE)
+            entries = await shards.redis.read("XRANGE", key, b"(" + last, "+", "COUNT", size.entries)
         except JobQueueError as error:
             if "WRONGTYPE" not in error.message:
                 raise  # else it is another program's key
         for raw_id, fields in entries:
             found += _of_job(raw_id, fields or [], wanted)
         looked += len(entries)
-        if len(entries) < _PAGE:
+        if len(entries) < size.entries:
             return Tail(found, is_whole=True)
         last = entries[-1][0]
+        size.saw(entries)
     return Tail(found, is_whole=False)
 
 

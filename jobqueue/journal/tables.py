@@ -228,5 +228,16 @@ restore = Table(
 )
 """Runs of restore."""
 
+left = Table(
+    "jq_left",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("run", Integer, nullable=False),  # its number in jq_restore
+    Column("why", _name(MOST_SOURCE), nullable=False),  # the name of a count
+    Column("id", _name(), nullable=False),
+    Index("jq_left_run", "run"),
+)
+"""Jobs that should have come back in a run, and did not."""
+
 for _table in metadata.tables.values():
     _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")

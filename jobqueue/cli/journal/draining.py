@@ -83,7 +83,7 @@ def run(config: str | None, given: Mapping[str, Any]) -> int:
         periods = Periods(given["keep_events"], given["keep_jobs"], given["keep_minutes"])
         figures = Figures()
         if given["metrics_port"]:
-            _answer_scrapes(given["metrics_port"], figures)
+            _answer_scrapes(given["metrics_host"], given["metrics_port"], figures)
         options = Options(
             source=given["source"] or chosen.namespace,
             batch=given["batch"],
@@ -101,11 +101,11 @@ def run(config: str | None, given: Mapping[str, Any]) -> int:
     return carry_out(work)
 
 
-def _answer_scrapes(port: int, figures: Figures) -> None:
+def _answer_scrapes(host: str, port: int, figures: Figures) -> None:
     try:
-        prometheus_client.start_http_server(port, registry=figures.registry)
+        prometheus_client.start_http_server(port, host, registry=figures.registry)
     except OSError as error:
-        raise CannotBegin(f"--metrics-port {port}: {error.strerror}") from None
+        raise CannotBegin(f"--metrics-host {host} --metrics-port {port}: {error.strerror}") from None
 
 
 def stopped_by_signals() -> asyncio.Event:

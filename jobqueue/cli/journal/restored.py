@@ -28,6 +28,7 @@ _LEFT = {
     "unreadable": "cannot be read",
     "unknown": "known to neither Redis nor the journal",
 }
+_OLDER = "are in Redis as they were before their last moves, which it forgot"
 
 
 def sentences(sums: Sums, *, applies: bool) -> Iterator[str]:
@@ -40,9 +41,11 @@ def sentences(sums: Sums, *, applies: bool) -> Iterator[str]:
     for name, words in _NOT_PUT.items():
         if counts[name]:
             yield f"{counts[name]:,} {words}"
+    if counts["older"]:
+        yield f"{counts['older']:,} {_OLDER}: {_some(sums.named['older'], counts['older'])}"
     for name, words in _LEFT.items():
         if counts[name]:
-            yield f"left: {counts[name]:,} {words}: {_some(sums.named.get(name, []), counts[name])}"
+            yield f"left: {counts[name]:,} {words}: {_some(sums.named[name], counts[name])}"
 
 
 def _parts(counts: Any, names: dict[str, str]) -> str:
@@ -56,6 +59,8 @@ def _some(ids: list[str], number: int) -> str:
 
 
 def as_json(sums: Sums, run: int | None, stopped: str) -> dict[str, Any]:
-    """The sums; `left` has the ids."""
+    """The sums; `left` and `older` have ids."""
     counts = {name: number for name, number in sums.counts.items() if number}
-    return {"run": run, "counts": counts, "left": sums.named, "stopped": stopped or None}
+    left = {name: ids for name, ids in sums.named.items() if name in _LEFT}
+    older = sums.named.get("older", [])
+    return {"run": run, "counts": counts, "left": left, "older": older, "stopped": stopped or None}

@@ -70,6 +70,12 @@ def _writing_journal(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--keep-minutes", type=_Period(), default="730d", metavar="DURATION", help="sums, for how long [730d]")
 @click.option("--metrics-port", type=click.IntRange(1, 65_535), metavar="PORT", help="answer scrapes there")
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="where scrapes are answered; 0.0.0.0 for those from other machines [127.0.0.1]",
+)
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="of the logs [auto]")
 def run_command(config: str | None, **given: Any) -> None:
     """Write what the scripts of the service tell to the journal, each event once and in order, until SIGTERM or Ctrl-C.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from buckets.events.pages import PageSize
 from buckets.events.stream import START, Place, Stream, View
 from jobqueue.journal.choices import Change, held_at
 from jobqueue.journal.reading.sql import Sql
@@ -13,8 +14,6 @@ from jobqueue.journal.rows import Collector
 from jobqueue.journal.store import Position
 from jobqueue.journal.writing import EVENT
 
-_PAGE = 250
-
 
 async def forgotten_from(
     stream: Stream, sql: Sql, source: str, shard: int, known: Sequence[Change], position: Position, view: View
@@ -22,10 +21,11 @@ async def forgotten_from(
     """The last place up to which Redis still has what the journal has. None: it has all, and only forgot that it had
     delivered some of it. `known`: what the journal keeps of the shard."""
     common = view.given or START
-    place, seen = START, 0
+    place, seen, size = START, 0, PageSize()
     is_same = True
-    while page := await stream.entries(place, place_of(position), _PAGE):
+    while page := await stream.entries(place, place_of(position), size.entries):
         seen += len(page)
+        size.saw(page)
         units = [read(entry) for entry in page]
         here = await sql.checksums(source, shard, place, units[-1].place)
         place = units[-1].place

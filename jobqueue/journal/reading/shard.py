@@ -10,11 +10,12 @@ import structlog
 
 from buckets.errors import JobQueueError, Unfit
 from buckets.events.codec import Event
+from buckets.events.pages import PageSize
 from buckets.events.stream import START, Entry, Gone, Place, Stream, View
 from jobqueue.journal.choices import Change, Choice, newest, of_shard
 from jobqueue.journal.reading import verdict
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.lock import Lock
+from jobqueue.journal.reading.lock import HOLD_MS, Lock
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.returns import forgotten_from
 from jobqueue.journal.reading.sql import Sql
@@ -27,9 +28,8 @@ log = structlog.get_logger()
 
 _BLOCK_MS = 1_000
 _LOOK_S = 5.0  # while there is nothing to read
-_LIVING_S = 3.0  # a reader that lives has moved its position by then
+_LIVING_S = HOLD_MS / 1000 + 3  # a reader that lives has moved its position by then, and a stalled one lost its lock
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0  # between attempts while Redis is away
-_MOST_PAGE = 250  # entries of a read: one may have 1 MiB
 _MOST_BYTES = 16 << 20  # of a batch
 _LARGE_BODY = 256 << 10  # bytes that one counts with that is still to be fetched
 _BEHIND_S = 10.0
@@ -83,6 +83,7 @@ class ShardReader:
         self._stopping = asyncio.Event()
         self._forgotten = START
         self._density = float(options.batch)  # events of an entry, as the last page had them
+        self._size = PageSize()
         self._has_begun = False
         self._is_on = True
         self._is_behind = False
@@ -248,17 +249,22 @@ class ShardReader:
     async def _refuse_if_another_lives(self, position: Position) -> None:
         """Raise Unfit if a reader of another stream moves the position, which is of a source of the same name."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + _LIVING_S
+        until, seen, moves = loop.time() + _LIVING_S, position, 0
         while loop.time() < until and not self._stopping.is_set():
             await self._pause(_SHORTEST_S)
             now = await self._sql.position(self._source, self._shard)
-            if now is not None and now.stream == position.stream and now != position:
+            if now is None or now.stream != position.stream:
+                raise Overtaken
+            if now == seen:
+                continue
+            seen, moves = now, moves + 1
+            if moves > 1:  # one move may be the batch that a reader had under way when it lost the lock
                 raise Unfit(
                     f"another journal run drains another Redis as the source {self._source}; "
                     "give this one a name of its own with --source"
                 )
-            if now != position:
-                raise Overtaken
+        if moves:
+            raise Overtaken
 
     async def _drain_pending(self, position: Position) -> Position:
         """Drain what was delivered and not acknowledged, as before a crash."""
@@ -318,7 +324,7 @@ class ShardReader:
         """Read for a batch, by pages whose size follows from how many events the entries had until now."""
         found, place = _Read(), place_of(position)
         while found.events < self._options.batch and found.bytes < _MOST_BYTES:
-            count = max(1, min(_MOST_PAGE, int((self._options.batch - found.events) / self._density)))
+            count = max(1, min(self._size.entries, int((self._options.batch - found.events) / self._density)))
             before = found.events
             page = await more(count)
             found.add(page, place)
@@ -326,6 +332,7 @@ class ShardReader:
                 found.is_all = True
                 break
             self._density = max(1.0, (found.events - before) / len(page))
+            self._size.saw(page)
         return found
 
     async def _written(self, position: Position, found: _Read, told_us: int, *, may_repeat: bool = False) -> Position:

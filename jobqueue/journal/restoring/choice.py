@@ -55,10 +55,10 @@ class Sums:
     as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue, `absent` at the time that
     was asked for; and those of LEFT."""
     named: dict[str, list[str]] = field(default_factory=dict)
-    """The ids of those of LEFT."""
+    """Ids by count: those of LEFT, and `older`."""
 
-    def leave(self, why: str, job_id: str) -> None:
-        """Count a job that does not come back, and remember its id."""
+    def name(self, why: str, job_id: str) -> None:
+        """Count a job that its user should know of, and remember its id."""
         self.counts[why] += 1
         self.named.setdefault(why, []).append(job_id)
 

@@ -68,7 +68,7 @@ async def bring_back(
 
 def _new_life(row: JobRow, now_ms: int, sums: Sums) -> NewJob | None:
     if row.body is None or row.options is None:
-        sums.leave("without_body", row.id)
+        sums.name("without_body", row.id)
         return None
     fields = unpack_optional(row.options)
     ladder = fields.get(Tag.BACKOFF, b"")

@@ -2,6 +2,7 @@
 
 Of each job the last forgotten event counts. A life that had ended by then ends again, unless another worker has it; a
 life that Redis never had is put, in place of an older one. Whatever Redis has done with a job since is left alone.
+Any other move is only told: Redis has the job as it was before, and works on from there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sqlalchemy import and_, or_, select, text, update
 
 from buckets.errors import JobQueueError
 from buckets.events.restoring import PAGE, Asked, Lost, Restoring
+from buckets.job import Verb
 from buckets.pages import chunks
 from buckets.pool.pool import Pool
 from jobqueue.journal import choices, tables
@@ -24,6 +26,8 @@ from jobqueue.journal.taken_back import has_gone_back
 
 _GAP, _EVENT = tables.gap.c, tables.event.c
 _AS_THEY_WERE = Choice()
+_MADE_AGAIN = (Verb.ADD, Verb.DUE, Verb.WALK)
+"""What Redis has in any case, or does again by itself."""
 
 
 class _Last(NamedTuple):
@@ -32,6 +36,7 @@ class _Last(NamedTuple):
     id: str
     life: int
     state: int
+    verb: int
     lease: int
     place: tuple[int, int, int]
     until: tuple[int, int]
@@ -50,7 +55,8 @@ class Forgotten:
         self.sums = Sums()
 
     async def carry_out(self) -> Sums:
-        """Counts of `Sums`, and: `ended_again`; `held`, by another worker. Raises Stopped, NotBegun."""
+        """Counts of `Sums`, and: `ended_again`; `held`, by another worker; `older`, for another move than
+        an add or an end. Raises Stopped, NotBegun."""
         asked = await self._restoring.ask(())
         if not self._stale:
             await self._passing.begin(asked)
@@ -96,13 +102,16 @@ class Forgotten:
             or_(_EVENT.ms > gap.from_ms, _EVENT.seq > gap.from_seq),
             or_(_EVENT.ms < gap.to_ms, _EVENT.seq <= gap.to_seq),
         )
-        columns = (_EVENT.id, _EVENT.life, _EVENT.state_after, _EVENT.lease, _EVENT.ms, _EVENT.seq, _EVENT.n)
-        told = select(*columns).where(
+        columns = (_EVENT.id, _EVENT.life, _EVENT.state_after, _EVENT.verb, _EVENT.lease)
+        told = select(*columns, _EVENT.ms, _EVENT.seq, _EVENT.n).where(
             *(self._reading.of_source(tables.event), _EVENT.shard == gap.shard, inside, _EVENT.id != ""),
             *(_EVENT.branch >= 0, _EVENT.branch < gap.epoch, _EVENT.life > 0),
         )
         rows, until = await self._reading.rows(told), (gap.to_ms, gap.to_seq)
-        return [_Last(row.id, row.life, row.state_after, row.lease, (row.ms, row.seq, row.n), until) for row in rows]
+        return [
+            _Last(row.id, row.life, row.state_after, row.verb, row.lease, (row.ms, row.seq, row.n), until)
+            for row in rows
+        ]
 
     async def _heal(self, last: dict[str, _Last]) -> None:
         self.sums.counts["looked"] += len(last)
@@ -115,8 +124,15 @@ class Forgotten:
 
     async def _end(self, known: Sequence[_Last]) -> set[str]:
         """End what had ended; returns the ids whose older life made room for one that Redis lost."""
-        lost = [life for each in known if (life := await self._lost(each))]
-        self.sums.counts["known"] += len(known) - len(lost)
+        lost: list[Lost] = []
+        for each in known:
+            found = await self._lost(each)
+            if isinstance(found, Lost):
+                lost.append(found)
+            elif found == "older":
+                self.sums.name("older", each.id)
+            else:
+                self.sums.counts[found] += 1
         results = await self._restoring.end(lost) if self._applies else ["ended"] * len(lost)
         gone: set[str] = set()
         for life, result in zip(lost, results, strict=True):
@@ -131,15 +147,17 @@ class Forgotten:
         word = {"ended": "ended_again", "reserved": "held", "other": "known"}[result]
         self.sums.counts[word] += 1
 
-    async def _lost(self, last: _Last) -> Lost | None:
-        """The life in Redis that is to end, if there is one."""
+    async def _lost(self, last: _Last) -> Lost | str:
+        """The life in Redis that is to end, or a count of `Sums`."""
         job = await self._pool.get(last.id)
         if job is None or job.created > last.life:
-            return None
+            return "known"
         if job.created < last.life:
-            return Lost(last.id, job.created, 0, 0) if last.state not in ENDED or job.state not in ENDED else None
-        if last.state not in ENDED or job.state in ENDED:
-            return None
+            return Lost(last.id, job.created, 0, 0) if last.state not in ENDED or job.state not in ENDED else "known"
+        if job.state in ENDED:
+            return "known"
+        if last.state not in ENDED:
+            return "known" if last.verb in _MADE_AGAIN else "older"
         return Lost(last.id, job.created, last.lease, last.state)
 
     async def _put(self, lost: Sequence[_Last], rows: dict[str, JobRow], now_ms: int) -> None:
@@ -154,7 +172,7 @@ class Forgotten:
             if fate.record:
                 records.append((each.id, fate.record))
             else:
-                self.sums.leave(fate.counted, each.id)
+                self.sums.name(fate.counted, each.id)
         results = await self._restoring.put(records) if self._applies else [True] * len(records)
         for result in results:
             if isinstance(result, JobQueueError):

@@ -51,6 +51,6 @@ class Judging:
 
     def _count(self, why: str, job_id: str) -> None:
         if why in LEFT:
-            self._sums.leave(why, job_id)
+            self._sums.name(why, job_id)
         else:
             self._sums.counts[why] += 1

@@ -44,12 +44,13 @@ class Page(NamedTuple):
 
 class Listing:
     """The jobs of a choice, each state by itself: tombstones, then reserved, ready, delayed and dead ones; within a
-    topic in the order of their time."""
+    topic in the order of their time. `now_ms`: by Redis's clock."""
 
     def __init__(self, reading: Reading, choice: Choice, now_ms: int) -> None:
         self._reading = reading
         self._choice = choice
         self._now_ms = now_ms
+        self._begun_ms = now_ms
         live = [state for state in (State.RESERVED, State.READY, State.DELAYED, State.DEAD) if state in choice.states]
         self._states = [*ENDED, *live]
 
@@ -63,12 +64,13 @@ class Listing:
 
     async def pages(self, cursor: Cursor | None = None) -> AsyncIterator[Page]:
         """The pages behind a cursor, or all of them."""
+        self._begun_ms = cursor["begun"] if cursor else self._now_ms
         for state in self._states:
             if cursor and self._states.index(cursor["state"]) > self._states.index(state):
                 continue
             own = cursor if cursor and cursor["state"] == state else None
             async for topic in self._topics(own["topic"] if own else None):
-                start = {"state": int(state), "topic": topic, "next": -1, "id": "", "rank": 0}
+                start = {"state": int(state), "topic": topic, "next": -1, "id": "", "rank": 0, "reached": None}
                 here = own if own and own["topic"] == topic else start
                 async for page in self._of(state, topic, here):
                     yield page
@@ -97,19 +99,30 @@ class Listing:
 
     async def _of(self, state: State, topic: str, at: Cursor) -> AsyncIterator[Page]:
         """The pages of a topic's jobs in a state. Jobs of one time that are read together come in the order in which
-        they were told of, so that the place behind them is known with the last of them."""
+        they were told of; a cursor among them has the place that was `reached`, behind the last of them by time and
+        id."""
         before, overdue = await self._overdue(state, topic)
         while rows := await self._behind(state, topic, at["next"], at["id"]):
             last, rank = rows[-1], at["rank"]
-            end = {"state": int(state), "topic": topic, "next": last.next, "id": last.id, "rank": rank + len(rows)}
-            in_order = sorted(rows, key=lambda row: (row.next, row.ms, row.seq, row.n))
-            for first in range(0, len(rows), PAGE):
+            at = {**at, "begun": self._begun_ms}
+            end = {**at, "next": last.next, "id": last.id, "rank": rank + len(rows), "reached": None}
+            in_order = sorted((row for row in rows if not self._is_passed(row, at["reached"])), key=_order)
+            first_rank = rank + len(rows) - len(in_order)
+            for first in range(0, len(in_order), PAGE):
                 some = in_order[first : first + PAGE]
-                shares = [(before + rank + first + n) / overdue if overdue else 0.0 for n in range(len(some))]
-                at = end if first + PAGE >= len(rows) else at
-                yield Page(_candidates(some, shares), at)
+                shares = [(before + first_rank + first + n) / overdue if overdue else 0.0 for n in range(len(some))]
+                is_last = first + PAGE >= len(in_order)
+                yield Page(_candidates(some, shares), end if is_last else {**at, "reached": _order(some[-1])})
+            at = end
             if len(rows) < _LISTED:
                 return
+
+    def _is_passed(self, row: Any, reached: Sequence[int] | None) -> bool:
+        """Whether a row is before the place that was reached, or was told of since the run began, as what comes back
+        is, and stands behind it only for that."""
+        if reached is None:
+            return False
+        return _order(row) <= tuple(reached) or (row.next == reached[0] and row.ms >= self._begun_ms)
 
     async def _overdue(self, state: State, topic: str) -> tuple[int, int]:
         """How many overdue jobs of a topic come before those of a state, and how many there are."""
@@ -155,6 +168,10 @@ class Named:
             ]
             done += len(ids)
             yield Page(found, {"done": done}, [job_id for job_id in ids if job_id not in rows])
+
+
+def _order(row: Any) -> tuple[int, int, int, int]:
+    return row.next, row.ms, row.seq, row.n
 
 
 def _candidates(rows: Sequence[Any], shares: Sequence[float]) -> list[Candidate]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Executable, Select, select
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from jobqueue.journal import choices, tables
 from jobqueue.journal.choices import Change
@@ -71,15 +71,17 @@ class Reading:
         rows: Sequence[Any] = (await self.run(statement)).all()
         return rows
 
-    async def run(self, statement: Executable) -> Any:
-        """Run a statement that may be repeated, in a transaction of its own; its result, which is read whole. Raises
-        Stopped."""
+    async def run(self, *statements: Executable) -> Any:
+        """Run statements that may be repeated, in a transaction of their own; the result of the last one, which is read
+        whole. Raises Stopped."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.patience_s
         while True:
             try:
                 async with self._engine.begin() as connection:
-                    return await _result(connection, statement)
+                    for statement in statements:
+                        result = await connection.execute(statement)
+                return result
             except (OperationalError, InterfaceError, OSError) as error:
                 if loop.time() > end:
                     raise Stopped(f"the journal cannot be reached: {_words(error)}") from error
@@ -99,10 +101,6 @@ class Reading:
 async def kept(reading: Reading) -> list[Change]:
     """Which events and bodies the journal keeps, and since when. Raises Stopped."""
     return choices.changes(await reading.rows(choices.query(reading.source)))
-
-
-async def _result(connection: AsyncConnection, statement: Executable) -> Any:
-    return await connection.execute(statement)
 
 
 def _words(error: Exception) -> str:

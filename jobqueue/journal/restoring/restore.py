@@ -144,7 +144,7 @@ class Restore:
         unknown = {job_id for each in asked.asked for job_id in each.unknown}
         for job_id in asked.page.strangers:
             if job_id in unknown:
-                self.sums.leave("unknown", job_id)
+                self.sums.name("unknown", job_id)
             else:
                 self.sums.counts["known"] += 1
 

@@ -1,4 +1,4 @@
-"""The runs of restore, as the journal keeps them: `jq_restore`."""
+"""The runs of restore, as the journal keeps them: `jq_restore`, and `jq_left` for the jobs that they left."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Executable, insert, select, update
 
+from buckets.pages import chunks
 from jobqueue.journal import tables
 from jobqueue.journal.restoring.choice import Choice, NotBegun, Sums
 from jobqueue.journal.restoring.listing import Cursor
 from jobqueue.journal.restoring.reading import Reading
 
-_RUN = tables.restore.c
+_RUN, _LEFT = tables.restore.c, tables.left.c
+_ROWS = 1_000  # of an insert: it has 3 parameters a row
 
 
 class Found(NamedTuple):
@@ -30,6 +32,7 @@ class Run:
 
     def __init__(self, reading: Reading, number: int) -> None:
         self._reading = reading
+        self._noted: Counter[str] = Counter()  # ids that are kept, by count
         self.number = number
 
     @property
@@ -60,15 +63,35 @@ class Run:
         kept: dict[str, Any] = json.loads(options)
         if kept.pop("kind") != "restore":
             raise NotBegun("the last run cannot be resumed; repeat it")
-        return cls(reading, number), Found(Choice.read(kept), json.loads(cursor), Sums(Counter(json.loads(sums))))
+        run = cls(reading, number)
+        named = await run._named()
+        return run, Found(Choice.read(kept), json.loads(cursor), Sums(Counter(json.loads(sums)), named))
+
+    async def _named(self) -> dict[str, list[str]]:
+        """The ids that are kept with it."""
+        of_it = select(_LEFT.why, _LEFT.id).where(_LEFT.run == self.number).order_by(_LEFT.number)
+        named: dict[str, list[str]] = {}
+        for why, job_id in await self._reading.rows(of_it):
+            named.setdefault(why, []).append(job_id)
+        self._noted = Counter({why: len(ids) for why, ids in named.items()})
+        return named
 
     async def note(self, cursor: Cursor | None, sums: Sums) -> None:
         """Keep how far it is."""
-        await self._write(cursor=json.dumps(cursor), sums=json.dumps(sums.counts))
+        await self._write(sums, cursor=json.dumps(cursor))
 
     async def end(self, sums: Sums) -> None:
         """Keep that it has ended."""
-        await self._write(ended=time.time_ns() // 1000, sums=json.dumps(sums.counts))
+        await self._write(sums, ended=time.time_ns() // 1000)
 
-    async def _write(self, **values: Any) -> None:
-        await self._reading.run(update(tables.restore).where(_RUN.number == self.number).values(**values))
+    async def _write(self, sums: Sums, **values: Any) -> None:
+        counts = json.dumps(sums.counts)
+        statements: list[Executable] = [
+            update(tables.restore).where(_RUN.number == self.number).values(**values, sums=counts)
+        ]
+        fresh = [(why, each) for why, ids in sums.named.items() for each in ids[self._noted[why] :]]
+        for some in chunks(fresh, _ROWS):
+            rows = [{"run": self.number, "why": why, "id": job_id} for why, job_id in some]
+            statements.append(insert(tables.left).values(rows))
+        await self._reading.run(*statements)
+        self._noted = Counter({why: len(ids) for why, ids in sums.named.items()})

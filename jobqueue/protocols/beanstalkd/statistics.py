@@ -25,6 +25,7 @@ _COUNTED = (
     *("release", "use", "watch", "ignore", "bury", "kick", "touch", "stats", "stats-job", "stats-tube", "list-tubes"),
     *("list-tube-used", "list-tubes-watched", "pause-tube"),
 )
+_SKEW_S = 0.1  # by which the clock of Redis may be ahead; without it, a pause of 60 s had 61 left
 _BEGUN = time.monotonic()
 _ID = secrets.token_hex(8)
 
@@ -92,7 +93,7 @@ def _pause_s(until_ms: int | None) -> int:
     """The rest of a pause; ten years for one without end."""
     if until_ms is None:
         return 0
-    return max(math.ceil(until_ms / 1000 - time.time()), 0) if until_ms else TEN_YEARS_S
+    return max(math.ceil(until_ms / 1000 - time.time() - _SKEW_S), 0) if until_ms else TEN_YEARS_S
 
 
 async def stats(connection: Connection) -> bytes:

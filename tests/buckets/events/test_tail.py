@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.events import tail
+from buckets.events import pages, tail
 from buckets.events.tail import read_tail
 from buckets.job import State, Verb
 from buckets.pool.pool import Pool
@@ -69,7 +69,8 @@ async def test_the_number_of_an_event_is_its_place_in_its_entry(telling: Pool) -
 
 async def test_only_so_many_entries_are_read(telling: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "MOST_ENTRIES", 4)
-    monkeypatch.setattr(tail, "_PAGE", 2)
+    monkeypatch.setattr(pages, "_FIRST", 2)
+    monkeypatch.setattr(pages, "_MOST", 2)
     for number in range(3):
         await add(telling, f"x{number}")
     await add(telling, "a")
@@ -77,6 +78,22 @@ async def test_only_so_many_entries_are_read(telling: Pool, monkeypatch: pytest.
     assert len(found.events) == 1 and not found.is_whole
     await add(telling, "b")
     assert await read_tail(telling, 0, "b", (0, 0)) == ([], False)
+
+
+async def test_large_entries_are_read_a_few_at_a_time(telling: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    redis = telling.redis
+    read = redis.read
+
+    async def counted(*command: object) -> object:
+        counts.append(int(str(command[-1])))
+        return await read(*command)
+
+    for number in range(40):
+        await redis.read("XADD", telling.keys[0].events, f"1-{number + 1}", "m", "x" * (1 << 20))
+    monkeypatch.setattr(redis, "read", counted)
+    assert (await read_tail(telling, 0, "a", (0, 0))).is_whole
+    assert counts[0] <= 16 and set(counts[1:]) == {3}  # 4 MiB, and what names the fields
 
 
 async def test_what_cannot_be_read_is_left_out(redis: Redis, telling: Pool) -> None:

@@ -1,4 +1,4 @@
-"""The overlays, and one with the component of callbacks."""
+"""The overlays, and one with each component."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.acceptance.service import ROOT
 from tests.deploy.kubernetes.kustomize import Resource, build
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-OVERLAYS = ["single", "highly-available", "tls", "with-callbacks"]
+COMPONENTS = ["callbacks", "journal"]
+OVERLAYS = ["single", "highly-available", "tls", *(f"with-{name}" for name in COMPONENTS)]
 
 
 class Overlay:
@@ -47,25 +48,31 @@ class Overlay:
 
 
 @pytest.fixture(scope="session")
-def with_callbacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An overlay to which somebody added the component of callbacks."""
+def overlays(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The overlays, and those to which somebody added a component."""
     copied = tmp_path_factory.mktemp("kubernetes") / "kubernetes"
     shutil.copytree(KUBERNETES, copied)
-    folder = copied / "overlays" / "with-callbacks"
-    shutil.copytree(copied / "overlays" / "highly-available", folder)
-    with (folder / "kustomization.yaml").open("a") as file:
-        file.write("components:\n  - ../../callbacks\n")
-    return folder
+    for name in COMPONENTS:
+        folder = copied / "overlays" / f"with-{name}"
+        shutil.copytree(copied / "overlays" / "highly-available", folder)
+        with (folder / "kustomization.yaml").open("a") as file:
+            file.write(f"components:\n  - ../../{name}\n")
+    return copied / "overlays"
 
 
 @pytest.fixture(params=OVERLAYS)
-def overlay(request: pytest.FixtureRequest, with_callbacks: Path) -> Overlay:
+def overlay(request: pytest.FixtureRequest, overlays: Path) -> Overlay:
     """Each overlay."""
-    folder = with_callbacks if request.param == "with-callbacks" else KUBERNETES / "overlays" / request.param
-    return Overlay(folder)
+    return Overlay(overlays / request.param)
 
 
 @pytest.fixture
-def called_back(with_callbacks: Path) -> Overlay:
+def called_back(overlays: Path) -> Overlay:
     """The overlay with callbacks."""
-    return Overlay(with_callbacks)
+    return Overlay(overlays / "with-callbacks")
+
+
+@pytest.fixture
+def told(overlays: Path) -> Overlay:
+    """The overlay with a journal."""
+    return Overlay(overlays / "with-journal")

@@ -62,3 +62,18 @@ def test_callbacks_reach_the_world_but_no_private_address(called_back: Overlay, 
         if at in ip_network(block["cidr"]) and not any(at in ip_network(each) for each in block.get("except", []))
     ]
     assert bool(allowed) == (address in PUBLIC)
+
+
+def test_the_journal_is_reached_from_monitoring_and_reaches_redis_and_its_database(told: Overlay) -> None:
+    policy = told.one("NetworkPolicy", "jobqueue-journal")
+    labels = told.one("Deployment", "jobqueue-journal")["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == labels
+    (rule,) = policy["spec"]["ingress"]
+    assert [each["namespaceSelector"]["matchLabels"] for each in rule["from"]] == [
+        {"kubernetes.io/metadata.name": "monitoring"}
+    ]
+    assert reached(policy) == {
+        *(("jobqueue.redis", port) for port in (6379, 26379)),
+        *(("jobqueue.journal", port) for port in (5432, 3306)),
+        ("kubernetes.io/metadata.name", 53),
+    }

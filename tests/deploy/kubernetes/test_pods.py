@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
+from jobqueue.journal.reading.running import STOPPED_S
 from jobqueue.settings import Settings
 from tests.acceptance.service import JOBQUEUE, ServiceProcess
 from tests.deploy.images import dockerfile
@@ -45,7 +46,8 @@ def test_tmp_is_in_memory_and_secrets_are_files_that_only_the_service_reads(over
     for template in overlay.pods():
         volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
         assert volumes["tmp"]["emptyDir"]["medium"] == "Memory"
-        assert volumes["secrets"]["secret"]["defaultMode"] == 0o440
+        secrets = volumes["secrets"]
+        assert secrets.get("secret", secrets.get("projected"))["defaultMode"] == 0o440
         for container in template["spec"]["containers"]:
             assert "env" not in container
             assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
@@ -77,6 +79,7 @@ def test_the_ports_agree(overlay: Overlay) -> None:
     (port,) = overlay.container()["ports"]
     (served,) = overlay.one("Service")["spec"]["ports"]
     policies = [each for each in overlay.resources if each["kind"] == "NetworkPolicy"]
+    policies = [each for each in policies if each["metadata"]["name"] != "jobqueue-journal"]
     let_in = {
         each["port"] for policy in policies for rule in policy["spec"].get("ingress", []) for each in rule["ports"]
     }
@@ -142,3 +145,23 @@ def test_the_command_line_takes_the_arguments_of_callbacks(called_back: Overlay,
         assert os.path.dirname(path) == pod["containers"][0]["volumeMounts"][0]["mountPath"]  # noqa: PTH120
     assert "--topic=callbacks" in arguments
     assert "Usage: jobqueue callbacks" in run(*JOBQUEUE, *arguments, "--help", cwd=tmp_path)
+
+
+def test_the_command_line_takes_the_arguments_of_the_journal(told: Overlay, tmp_path: Path) -> None:
+    pod = told.one("Deployment", "jobqueue-journal")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (secrets, _) = pod["volumes"]
+    mounted = {item["path"] for source in secrets["projected"]["sources"] for item in source["secret"]["items"]}
+    files = {word.rpartition("/")[2] for word in container["args"] if "-file=" in word}
+    assert files == mounted == {"redis-url", "journal-url"}
+    assert pod["terminationGracePeriodSeconds"] > STOPPED_S
+    assert "Usage: jobqueue journal run" in run(*JOBQUEUE, *container["args"], "--help", cwd=tmp_path)
+
+
+def test_the_journal_is_scraped_at_its_port(told: Overlay) -> None:
+    (container,) = told.one("Deployment", "jobqueue-journal")["spec"]["template"]["spec"]["containers"]
+    (rule,) = told.one("NetworkPolicy", "jobqueue-journal")["spec"]["ingress"]
+    (let_in,) = rule["ports"]
+    (port,) = container["ports"]
+    assert f"--metrics-port={port['containerPort']}" in container["args"]
+    assert let_in["port"] == port["containerPort"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobqueue import settings
+from jobqueue.cli.journal.draining import NOT_BEGUN
 from jobqueue.journal.reading.running import STOPPED_S
 from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
@@ -59,6 +60,11 @@ def test_a_stop_is_given_the_time_that_the_service_takes() -> None:
 def test_a_stop_is_given_the_time_that_the_batch_of_a_journal_takes() -> None:
     unit = Unit(FOLDER / "jobqueue-journal.service")
     assert int(unit.one("TimeoutStopSec")) > STOPPED_S
+
+
+def test_a_journal_that_could_not_begin_is_not_started_again_and_again() -> None:
+    unit = Unit(FOLDER / "jobqueue-journal.service")
+    assert unit.one("Restart") == "on-failure" and int(unit.one("RestartPreventExitStatus")) == NOT_BEGUN
 
 
 def test_a_stop_is_given_the_time_that_callbacks_take() -> None:

@@ -12,9 +12,11 @@ from buckets.events.switch import stream_key
 from buckets.job import State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from jobqueue.journal.reading import shard
 from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN
+from jobqueue.journal.store import Batch, Position
 from jobqueue.journal.tables import event, minute
-from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
+from tests.jobqueue.journal.reading.drained import SOURCE, Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import read_as_the_reader, told
 from tests.redis_server import RedisServer
 
@@ -269,6 +271,35 @@ async def test_a_second_living_reader_of_another_redis_is_refused(
         assert [row["kind"] for row in await lite.gaps()] == [UNKNOWN]
     finally:
         await other_redis.close()
+
+
+async def test_the_last_batch_of_a_reader_that_stalled_is_no_other_living_one(
+    lite: Journal, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard, "_LIVING_S", 1.0)
+    await told(live_pool, "a")
+    await lite.drain()
+    await live_pool.redis.read("FLUSHALL")
+    await live_pool.ensure_meta(0)
+    await switched_on(live_pool)
+    before = await lite.position()
+    assert before
+    asked = asyncio.Event()
+    position_of = lite.sql.position
+
+    async def watched(source: str, number: int) -> Position | None:
+        found = await position_of(source, number)
+        asked.set()
+        return found
+
+    async with lite.draining():
+        monkeypatch.setattr(lite.sql, "position", watched)
+        await asked.wait()
+        late = before._replace(time=before.time + 1)
+        await lite.sql.write(Batch(SOURCE, 0, before, late))
+        await told(live_pool, "b")
+        await lite.until_drained()
+    assert [row["id"] for row in await lite.events()] == ["a", "b"]
 
 
 async def test_a_stream_without_a_reader_stays_within_its_bound_and_the_gap_is_exact(

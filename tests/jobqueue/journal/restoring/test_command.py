@@ -65,7 +65,7 @@ async def test_what_came_back_is_told_in_words_and_as_json(world: World, restore
     code, out, err = await restore("--topic", "t*", "--json")
     assert (code, err) == (0, "")
     counts = {"looked": 1, "put": 1, "overdue": 1}
-    assert json.loads(out) == {"run": 1, "counts": counts, "left": {}, "stopped": None}
+    assert json.loads(out) == {"run": 1, "counts": counts, "left": {}, "older": [], "stopped": None}
     told = "2 looked at, 1 came back\n1 known to Redis, which keeps what it has\n"
     assert await restore("--all") == (0, told, "")
     assert await state(world.pool, "later") == "delayed"

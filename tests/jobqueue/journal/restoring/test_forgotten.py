@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import select
 
-from buckets.job import NewJob
+from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal import tables
@@ -54,6 +54,10 @@ async def _is_noticed(world: World) -> bool:
     async with world.engine.connect() as connection:
         gaps = (await connection.execute(select(tables.gap.c.number).where(tables.gap.c.kind == FORGOTTEN))).all()
     return bool(gaps)
+
+
+async def _is_ready(pool: Pool, job_id: str) -> bool:
+    return await state(pool, job_id) == "ready"
 
 
 async def heal(world: World, *, applies: bool = True) -> dict[str, int]:
@@ -119,6 +123,28 @@ async def test_what_redis_has_done_since_stays(old_world: World, own_server: Red
     assert (await get(pool, "new")).body == b"2"
     assert await finish(pool, again.id, again.lease) == "finished"
     await check_books(pool.redis, pool)
+
+
+async def test_a_move_that_neither_added_nor_ended_a_job_is_told_and_left_as_redis_has_it(
+    old_world: World, own_server: RedisServer
+) -> None:
+    pool = old_world.pool
+    for name in ("changed", "buried", "popped", "due"):
+        await add(pool, name, name, delay_ms=1 if name == "due" else 0)
+    await save(old_world)
+    await pool.update("changed", priority=1)
+    held = await pop_one(pool, "buried")
+    await pool.bury("buried", held.lease, "no")
+    await pop_one(pool, "popped")
+    await until(lambda: _is_ready(pool, "due"))
+    before = await old_world.row("buried")
+    await go_back(old_world, own_server)
+    run = await Run.begin(old_world.reading, Choice(), "forgotten")
+    sums = await Forgotten(old_world.reading, pool, run.actor).carry_out()
+    assert {name: number for name, number in sums.counts.items() if number} == {"looked": 4, "known": 1, "older": 3}
+    assert sorted(sums.named["older"]) == ["buried", "changed", "popped"]
+    assert before.state == State.DEAD and await state(pool, "buried") == "ready"
+    assert await heal(old_world) == {}
 
 
 async def test_a_job_that_was_delivered_again_and_given_back_ends(old_world: World, own_server: RedisServer) -> None:

@@ -61,8 +61,8 @@ class FusedRestoring(Restoring):
 class FusedReading(Reading):
     fuse: Fuse
 
-    async def run(self, statement: Executable) -> Any:
-        return await self.fuse.through(super().run(statement))
+    async def run(self, *statements: Executable) -> Any:
+        return await self.fuse.through(super().run(*statements))
 
 
 async def carry_out(world: World, fuse: Fuse) -> None:

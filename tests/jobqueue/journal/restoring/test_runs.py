@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from buckets.errors import Unavailable
 from buckets.events.restoring import Restoring
@@ -66,9 +66,30 @@ async def test_a_run_that_died_goes_on_where_it_was(each_world: World, monkeypat
     restore = Restore(each_world.reading, Restoring(each_world.pool, run.actor), found.choice, run, rate=100_000)
     sums = await restore.carry_out(found.cursor, found.sums)
     assert set(await each_world.records()) == names
-    assert sums.counts["put"] == 1_000 and sums.counts["known"] <= 200
+    assert (sums.counts["put"], sums.counts["known"], sums.counts["looked"]) == (1_000, 0, 1_000)
     with pytest.raises(NotBegun, match="has ended"):
         await Run.last(each_world.reading)
+
+
+async def test_a_run_that_goes_on_counts_each_job_once_and_names_all_that_it_left(each_world: World) -> None:
+    jobs = [NewJob(f"t{n:03}", "t", b"1", delay_ms=HOUR) for n in range(500)]
+    await each_world.pool.add(jobs)
+    await each_world.drained()
+    await each_world.lose()
+    bodiless = [f"t{n:03}" for n in range(0, 500, 5)]
+    async with each_world.engine.begin() as connection:
+        await connection.execute(update(tables.job).where(tables.job.c.id.in_(bodiless)).values(body=None))
+    await _killed_after(each_world, 2)  # in the midst of what is listed at once, and most of one time
+    await each_world.drained()
+    run, found = await Run.last(each_world.reading)
+    assert 0 < found.sums.counts["put"] == len(await each_world.records()) < 400
+    assert found.cursor and found.cursor["reached"]
+    restore = Restore(each_world.reading, Restoring(each_world.pool, run.actor), found.choice, run, rate=100_000)
+    sums = await restore.carry_out(found.cursor, found.sums)
+    assert {name: number for name, number in sums.counts.items() if number} == {
+        **{"looked": 500, "put": 400, "without_body": 100}
+    }
+    assert sorted(sums.named["without_body"]) == bodiless
 
 
 async def test_a_run_that_died_may_be_repeated(world: World) -> None:
