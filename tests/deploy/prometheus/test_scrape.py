@@ -11,6 +11,8 @@ from tests.deploy.prometheus.expressions import rules
 from tests.deploy.prometheus.live import exporting
 from tests.deploy.prometheus.server import Prometheus, configured, prometheus
 from tests.deploy.prometheus.test_rules import promtool
+from tests.jobqueue.journal.reading.process import JournalProcess
+from tests.ports import free_port
 from tests.waiting import until
 
 
@@ -35,11 +37,16 @@ async def test_prometheus_scrapes_a_service_that_asks_for_tokens_and_evaluates_a
         services = await stack.enter_async_context(guarded(Path(folder), usual='access = "tokens"\n'))
         exporter = await stack.enter_async_context(exporting(services.redis_url))
         token = (await services.token("metrics")).token.text
-        config = configured(tmp_path, [f"127.0.0.1:{services.service.port}"], exporter, token)
+        journal = f"127.0.0.1:{(port := free_port())}"
+        run = JournalProcess(
+            services.redis_url, f"sqlite:///{folder}/j.db", tmp_path / "log", "--metrics-port", str(port)
+        )
+        await stack.enter_async_context(run)
+        config = configured(tmp_path, [f"127.0.0.1:{services.service.port}"], exporter, token, journal)
         server = await stack.enter_async_context(prometheus(config))
 
         async def are_scraped() -> bool:
-            return await up(server) == {"jobqueue": "1", "jobqueue-redis": "1"}
+            return await up(server) == {"jobqueue": "1", "jobqueue-redis": "1", "jobqueue-journal": "1"}
 
         async def are_evaluated() -> bool:
             return await health(server) == ["ok"] * len(rules())
