@@ -52,9 +52,10 @@ FAMILIES = ("jobqueue.protocols", "jobqueue.sinks")
 MAY_USE = {
     "jobqueue": ("buckets",),
     "jobqueue.cli": ("jobqueue_client",),
+    "jobqueue.sinks.pump": ("jobqueue_client",),
     "jobqueue.sinks.webhook": ("jobqueue_client",),
 }
-"""What a part uses of other packages. The command line and the webhook's worker are users of a service like any other;
+"""What a part uses of other packages. The command line and the workers of sinks are users of a service like any other;
 the service itself does not use the client."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobqueue_client.answers import Answer
 from jobqueue_client.errors import Refused, Unreachable, refusal
 from jobqueue_client.http import Reply
+
+Loads = Callable[[bytes], Any]
+"""Reads JSON. Raises ValueError or RecursionError for what is none."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -18,9 +21,14 @@ def encode(value: Any) -> bytes:
     return _to_json(value).encode()
 
 
-def read(reply: Reply, command: Mapping[str, Any] | None = None) -> Answer:
+def loads(data: bytes) -> Any:
+    """What answers are read with unless a client has another one."""
+    return json.loads(data, parse_int=_integer)
+
+
+def read(reply: Reply, command: Mapping[str, Any] | None = None, loads: Loads = loads) -> Answer:
     """The answer to a command. Raises Refused, or Unreachable for a reply that no job queue sends."""
-    answer = _parsed(reply)
+    answer = _parsed(reply, loads)
     if not _is_answer(answer):
         raise _foreign(reply)
     if not answer["success"]:
@@ -28,11 +36,11 @@ def read(reply: Reply, command: Mapping[str, Any] | None = None) -> Answer:
     return answer  # type: ignore[no-any-return]  # _is_answer checked it
 
 
-def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]]) -> list[Answer | Refused]:
+def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]], loads: Loads = loads) -> list[Answer | Refused]:
     """The answers to a batch. Raises as `read` does when the request was refused as a whole."""
-    answers = _parsed(reply)
+    answers = _parsed(reply, loads)
     if not isinstance(answers, list):
-        read(reply)
+        read(reply, loads=loads)
     if not isinstance(answers, list) or len(answers) != len(commands) or not all(map(_is_answer, answers)):
         raise _foreign(reply)
     return [
@@ -41,9 +49,9 @@ def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]]) -> list[Answe
     ]
 
 
-def _parsed(reply: Reply) -> Any:
+def _parsed(reply: Reply, loads: Loads) -> Any:
     try:
-        return json.loads(reply.data, parse_int=_integer)
+        return loads(reply.data)
     except (ValueError, RecursionError):
         return None
 
