@@ -98,7 +98,7 @@ class Poison(Exception):
 
 
 class Refused(Exception):
-    """The broker does not take this message now. `after_s`: when it asked for the next try; None: by the job's back-off."""
+    """The broker does not take this message now. `after_s`: the pause that it asked for; None: the job's back-off."""
 
     def __init__(self, reason: str, after_s: float | None = None) -> None:
         super().__init__(reason)

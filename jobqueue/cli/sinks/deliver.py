@@ -21,10 +21,10 @@ DONE, LEFT, NOT_BEGUN = 0, 1, 2
     "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="format of the logs [auto]"
 )
 def deliver_command(path: str, checks: bool, only: tuple[str, ...], log_format: str) -> None:
-    """Hand the due jobs of topics to the sinks of a file, and finish each once it is confirmed, until SIGTERM or Ctrl-C.
+    """Hand the due jobs of topics to the sinks of a file, and finish each once it is confirmed.
 
-    As many as you like may run beside each other. SIGHUP: read the file again. Exit code 1: not all that was taken was
-    settled in time, or a sink was refused by the service; 2: it could not begin.
+    It runs until SIGTERM or Ctrl-C, beside as many others as you like. SIGHUP: read the file again. Exit code 1: not
+    all that was taken was settled in time, or a sink was refused by the service; 2: it could not begin.
     """
     # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue import logs  # noqa: PLC0415
