@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
-    "redis-stream": Kind("jobqueue.sinks.redis_stream"),
+    "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),
 }
 
 
@@ -58,6 +58,11 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def most_in_flight(self) -> int:
         return self.in_flight or (1 if self.order == "strict" else 100)
+
+    @property
+    def confirm_s(self) -> float | None:
+        """The most seconds that a confirmation may take; None: the sink itself bounds it."""
+        return self.timeout_s
 
     def tls(self) -> ssl.SSLContext:
         """For a connection to the broker; certificates are always checked. Raises Down."""
@@ -91,6 +96,8 @@ class Message:
     body: bytes
     is_json: bool
     """Whether the body is JSON, or text."""
+    is_last: bool = False
+    """Whether this is the job's last try."""
 
 
 class Poison(Exception):

@@ -17,12 +17,13 @@ from jobqueue.sinks.pump import file as files
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import File, Service, kind_of
 from jobqueue.sinks.pump.pump import Pump
+from jobqueue.sinks.pump.strict import StrictPump
 
 log = structlog.get_logger()
 
 
 class _Running(NamedTuple):
-    pump: Pump
+    pump: Pump | StrictPump
     task: asyncio.Task[bool]
 
 
@@ -75,7 +76,8 @@ class Deliver:
         for name, settings in file.sinks.items():
             if name not in self._running and (not self._only or name in self._only):
                 service = file.service
-                pump = Pump(name, settings, service.url, access_of(service), self._figures)
+                kind = StrictPump if settings.order == "strict" else Pump
+                pump = kind(name, settings, service.url, access_of(service), self._figures)
                 task = asyncio.create_task(pump.run(), name=f"pump {name}")
                 task.add_done_callback(lambda _: self._changed.set())
                 self._running[name] = _Running(pump, task)

@@ -28,8 +28,9 @@ class Messages:
         ours = (job.id, key, job.topic, f"{job.due:.3f}", str(job.attempt))
         headers = self._own(job.headers or {}) | self._settings.headers | dict(zip(OUR_HEADERS, ours, strict=True))
         body = self._form(job)
+        is_json = self._settings.body != "text"
         return Message(
-            job.id, job.topic, key, job.due, job.attempt, headers, body, is_json=self._settings.body != "text"
+            *(job.id, job.topic, key, job.due, job.attempt, headers, body), is_json=is_json, is_last=job.last_try
         )
 
     def _own(self, headers: Mapping[str, str]) -> dict[str, str]:

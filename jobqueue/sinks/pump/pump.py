@@ -1,21 +1,19 @@
-"""The pump of one sink: takes its jobs, sends them, and settles them by what the broker says."""
+"""The pump of a sink whose messages may overtake each other: a worker of the Python client."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-import traceback
 from typing import Any
 
 import structlog
-from jobqueue_client import Bury, Job, Retry, Worker
+from jobqueue_client import Job, Worker
 from jobqueue_client.access.options import AccessFields
 
-from jobqueue.sinks import Common, Down, Poison, Refused
+from jobqueue.sinks import Common
 from jobqueue.sinks.pump.answers import loads
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
-from jobqueue.sinks.pump.messages import Messages
+from jobqueue.sinks.pump.sender import Sender
 from jobqueue.sinks.pump.way import Way
 
 log = structlog.get_logger()
@@ -23,8 +21,8 @@ log = structlog.get_logger()
 _A_LIFE_S = 10 * 365 * 86_400.0
 _AFTER_S = 5.0  # to settle a job after the wait for its confirmation
 _WARNINGS = ("job.died", "service.lost")
-_ENDS = ("job.finished", "job.lost", "job.expired")
 _INFOS = ("service.back", "worker.started", "worker.stopped")
+_ENDS = ("job.finished", "job.lost", "job.expired")
 
 
 class Pump:
@@ -32,9 +30,8 @@ class Pump:
 
     def __init__(self, name: str, settings: Common, url: str, access: AccessFields, figures: Figures) -> None:
         self.name, self.settings = name, settings
-        self._figures = figures
-        self._messages = Messages(name, settings)
-        self._way = Way(name, settings.timeout_s, figures, lambda _: self._adjust())
+        self._way = Way(name, settings, figures, lambda _: self._adjust())
+        self._sender = Sender(name, settings, self._way, figures)
         self._bytes = 0
         self._confirmed: set[tuple[str, int]] = set()
         self._worker = Worker(
@@ -82,61 +79,21 @@ class Pump:
         size = len(job.body)
         self._hold(size)
         try:
-            await self._send(job)
+            await self._sender.send(job)
         finally:
             self._hold(-size)
         self._confirmed.add((job.id, job.attempt))
 
     def _hold(self, size: int) -> None:
         self._bytes += size
-        self._figures.in_flight.labels(self.name).inc(1 if size >= 0 else -1)
         self._adjust()
-
-    async def _send(self, job: Job) -> None:
-        began = time.monotonic()
-        try:
-            await self._way.send(self._messages.of(job))
-        except Poison as poison:
-            raise self._buried(job, str(poison)) from None
-        except Refused as refused:
-            raise self._released(job, str(refused), refused.after_s) from None
-        except Down as down:
-            self._count("returned")
-            self._tell_if_lost(job, str(down))
-            raise Retry(0, attempt=False, reason=f"sink {self.name}: {down}") from None
-        except Exception as error:
-            # Without its message and values: they may hold a header or a body.
-            frames = traceback.format_tb(error.__traceback__)
-            log.error("sink.broke", sink=self.name, reason=type(error).__name__, trace=frames)
-            raise self._released(job, f"a defect of the sink: {type(error).__name__}") from None
-        self._count("confirmed")
-        self._figures.confirm_s.labels(self.name).observe(time.monotonic() - began)
-        self._figures.due_to_confirmed_s.labels(self.name).observe(max(0.0, time.time() - job.due))
-
-    def _buried(self, job: Job, reason: str) -> Bury:
-        self._count("poison")
-        log.warning("sink.buried", sink=self.name, topic=job.topic, id=job.id, reason=reason)
-        return Bury(f"sink {self.name}: {reason}")
-
-    def _released(self, job: Job, reason: str, after_s: float | None = None) -> Retry:
-        self._count("refused")
-        log.warning("sink.refused", sink=self.name, topic=job.topic, id=job.id, attempt=job.attempt, reason=reason)
-        self._tell_if_lost(job, reason)
-        return Retry(after_s, reason=f"sink {self.name}: {reason}")
-
-    def _tell_if_lost(self, job: Job, reason: str) -> None:
-        if not job.ttr:  # its pop has finished it
-            log.warning("sink.lost", sink=self.name, topic=job.topic, id=job.id, reason=reason)
-
-    def _count(self, outcome: str) -> None:
-        self._figures.jobs.labels(self.name, outcome).inc()
 
     def _told(self, name: str, fields: dict[str, Any]) -> None:
         """An event of the worker."""
         if name in _ENDS and (sent := (fields["id"], fields["attempt"])) in self._confirmed:
             self._confirmed.remove(sent)
-            if name != "job.finished":  # another worker has it by now, or nobody
-                self._count("sent_twice")
+            if name != "job.finished":
+                self._sender.was_lost()
         if name in _WARNINGS or name in _INFOS:
             level = log.warning if name in _WARNINGS else log.info
             level(

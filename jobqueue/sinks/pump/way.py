@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
-from jobqueue.sinks import Down, Message, Refused, Sink
+from jobqueue.sinks import Common, Down, Message, Refused, Sink
 from jobqueue.sinks.pump.figures import Figures
 
 log = structlog.get_logger()
@@ -21,8 +21,9 @@ _GONE = "the connection is gone"
 class Way:
     """One sink's. `changed`: called when the broker begins or ceases to take messages."""
 
-    def __init__(self, name: str, timeout_s: float, figures: Figures, changed: Callable[[bool], None]) -> None:
-        self._name, self._timeout_s, self._figures, self._changed = name, timeout_s, figures, changed
+    def __init__(self, name: str, settings: Common, figures: Figures, changed: Callable[[bool], None]) -> None:
+        self._name, self._figures, self._changed = name, figures, changed
+        self._timeout_s, self._confirm_s = settings.timeout_s, settings.confirm_s
         self._sink: Sink | None = None
         self._is_up = False
         self._blocked = ""
@@ -81,7 +82,7 @@ class Way:
         assert self._sink
         number = next(self._numbers)
         try:
-            async with asyncio.timeout(self._timeout_s) as self._deadlines[number]:
+            async with asyncio.timeout(self._confirm_s) as self._deadlines[number]:
                 await self._sink.send(message)
         except TimeoutError:
             raise self._unconfirmed(number) from None
@@ -113,7 +114,7 @@ class Way:
     def _unconfirmed(self, number: int) -> Refused | Down:
         if not self._is_up:
             return Down(self._reason)
-        why = f"no confirmation in {self._timeout_s:g} s"
+        why = f"no confirmation in {self._confirm_s or self._timeout_s:g} s"
         if self._last_confirmed > number:  # the broker works, and does not answer for this one
             return Refused(why)
         down = Down(why)
