@@ -183,10 +183,12 @@ class StrictPump:
                 known = await self._client.get(noted)
             except NotFound:
                 break
-            left_s = known["due"] - time.time()
             if known["state"] not in ("delayed", "ready", "reserved"):
                 break
-            if known["state"] != "delayed" or left_s <= 0:
+            left_s = known["until"] - time.time() if known["state"] == "delayed" else 0.0
+            if known.get("paused"):
+                left_s = _LOOK_S
+            if left_s <= 0:
                 return await self._taken(noted)
             await self._pause(min(left_s, _LOOK_S))
         else:

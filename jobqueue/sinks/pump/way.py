@@ -82,16 +82,20 @@ class Way:
         assert self._sink
         number = next(self._numbers)
         try:
-            async with asyncio.timeout(self._confirm_s) as self._deadlines[number]:
-                await self._sink.send(message)
+            await self._send_in_time(self._sink, number, message)
         except TimeoutError:
             raise self._unconfirmed(number) from None
         except Down as down:
             self.lost(down)
             raise
+        self._last_confirmed = max(self._last_confirmed, number)
+
+    async def _send_in_time(self, sink: Sink, number: int, message: Message) -> None:
+        try:
+            async with asyncio.timeout(self._confirm_s) as self._deadlines[number]:
+                await sink.send(message)
         finally:
             del self._deadlines[number]
-        self._last_confirmed = max(self._last_confirmed, number)
 
     def lost(self, down: Down) -> None:
         """The way is down: what is in flight will not be confirmed, and goes back."""

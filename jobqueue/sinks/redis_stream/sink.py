@@ -90,8 +90,8 @@ class Sink:
             self._trimming.touch(stream)
             if self._acks and entry is not None:
                 await self._until_acked(self._acks, stream, entry, message)
-        except NoRoom as error:
-            raise Refused(error.message) from None
+        except NoRoom:
+            raise Refused("its Redis is full, or cannot write to its disk") from None
         except JobQueueError as error:
             raise self._down(error) from None
 

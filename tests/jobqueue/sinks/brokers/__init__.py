@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -89,6 +90,12 @@ class Broker(ABC):
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
+
+    def remove(self) -> None:
+        """Kill it, and remove its folder."""
+        self.thaw()
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def freeze(self) -> None:
         """SIGSTOP: it stands still, and its connections stay open."""

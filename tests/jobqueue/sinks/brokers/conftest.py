@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -34,8 +33,7 @@ async def broker(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
         await broker.prepare(["jobs"])
         yield broker
     finally:
-        broker.kill()
-        shutil.rmtree(broker.folder, ignore_errors=True)
+        broker.remove()
 
 
 @pytest.fixture
@@ -43,6 +41,4 @@ async def stage(broker: Broker, own_server: RedisServer, tmp_path: Path) -> Asyn
     async with ServiceProcess("--redis", own_server.url) as service, AsyncClient(service.url) as client:
         stage = Stage(broker, service, client, tmp_path)
         yield stage
-        if stage.deliver.process and stage.deliver.process.returncode is None:
-            stage.deliver.process.kill()
-            await stage.deliver.process.wait()
+        await stage.end()

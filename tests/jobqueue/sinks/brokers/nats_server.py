@@ -26,12 +26,14 @@ class NatsServer(Broker):
     def __init__(self) -> None:
         super().__init__()
         self.port = free_port()
+        self.more: list[str] = []
+        """More of its options."""
 
     def command(self) -> list[str]:
         program = shutil.which("nats-server")
         if program is None:
             raise Missing("nats-server")
-        return [program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder / "data")]
+        return [program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder / "data"), *self.more]
 
     async def client(self) -> Client:
         return await nats.connect(f"nats://127.0.0.1:{self.port}", allow_reconnect=False, error_cb=_silent)
@@ -41,6 +43,8 @@ class NatsServer(Broker):
             client = await self.client()
             await client.jetstream().account_info()
             await client.close()
+        except nats.errors.AuthorizationError:
+            return True
         except (OSError, nats.errors.Error):
             return False
         return True

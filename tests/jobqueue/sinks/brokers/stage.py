@@ -44,6 +44,11 @@ class DeliverProcess:
         async with asyncio.timeout(PATIENCE_S):
             return await self.process.wait()
 
+    def reload(self) -> None:
+        """Have it read its file again."""
+        assert self.process
+        self.process.send_signal(signal.SIGHUP)
+
     def logged(self, event: str) -> list[dict[str, Any]]:
         """The lines of an event."""
         lines = (line for line in self._log.read_text().splitlines() if line.startswith("{"))
@@ -60,6 +65,19 @@ class Stage:
     def __init__(self, broker: Broker, service: ServiceProcess, client: AsyncClient, folder: Path) -> None:
         self.broker, self.service, self.client, self._folder = broker, service, client, folder
         self.deliver = DeliverProcess(folder / "deliver.toml", folder / "deliver.log")
+        self._delivers = [self.deliver]
+
+    def another(self) -> DeliverProcess:
+        """One more process with the same file."""
+        log = self._folder / f"deliver-{len(self._delivers)}.log"
+        self._delivers.append(DeliverProcess(self._folder / "deliver.toml", log))
+        return self._delivers[-1]
+
+    async def end(self) -> None:
+        """Kill what runs."""
+        for deliver in self._delivers:
+            if deliver.process and deliver.process.returncode is None:
+                await deliver.stop(signal.SIGKILL)
 
     def write(self, topics: Sequence[str] = ("jobs",), **settings: Any) -> None:
         """The file of `deliver`: one sink, named `under-test`."""
