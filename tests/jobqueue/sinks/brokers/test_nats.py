@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jobqueue_client import AsyncClient
-from nats.js.api import DiscardPolicy
+from nats.js.api import DiscardPolicy, StreamConfig
 
 from tests.acceptance.service import JOBQUEUE, ServiceProcess
 from tests.jobqueue.sinks.brokers import Missing
@@ -55,8 +56,8 @@ async def test_a_subject_without_a_stream_is_an_outage_until_there_is_one(stage:
 
 async def test_a_full_stream_refuses_and_each_refusal_is_a_try(stage: Stage, server: NatsServer) -> None:
     client = await server.client()
-    full = {"max_msgs": 2, "discard": DiscardPolicy.NEW}
-    await client.jetstream().add_stream(name="jobs", subjects=["jobs.>"], **full)
+    stream = StreamConfig(name="jobs", subjects=["jobs.>"], max_msgs=2, discard=DiscardPolicy.NEW)
+    await client.jetstream().add_stream(stream)
     await stage.add([{"topic": "jobs", "id": f"a{n}", "body": 1, "tries": 2, "backoff": [0.1]} for n in range(3)])
     await stage.deliver.start()
     await until(lambda: is_dead(stage, 1), within_s=30)
@@ -74,7 +75,11 @@ async def test_a_message_that_is_too_large_and_a_subject_that_cannot_be_are_dead
 ) -> None:
     await server.prepare([])
     stage.write(subject="jobs.{header:region}", headers={"constant": "1"})
-    jobs = [{"id": "none"}, {"id": "wild", "headers": {"region": "a.*"}}, {"id": "well", "headers": {"region": "eu"}}]
+    jobs: list[dict[str, Any]] = [
+        {"id": "none"},
+        {"id": "wild", "headers": {"region": "a.*"}},
+        {"id": "well", "headers": {"region": "eu"}},
+    ]
     await stage.add([{"topic": "jobs", "body": 1, **job} for job in jobs])
     await stage.deliver.start()
     await stage.until_none_is_left()
