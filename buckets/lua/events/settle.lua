@@ -2,8 +2,8 @@
 -- Acknowledge entries of the stream of events, remove those that the journal has, and read the state of the stream.
 -- arrows: none
 -- returns: {now (us), 1 if events are on else 0, the word of the stream, its length (-1: there is none), the entries ever added
---   to it, its last id, its first id or empty, the last id that the group `journal` was given or empty, and, where events were off, the
---   last id before and until when (ms), or empty}
+--   to it, its last id, its first id or empty, the last id that the group `journal` was given or empty, and, where events were
+--   off, the last id before and until when (ms), or empty}
 -- fails: never
 -- repeat: yes
 -- include: clock

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- Tell which jobs are known, and how far the shard is: what is not known now was ended, if at all, by an event before `now`.
 -- arrows: none
--- returns: {us since the epoch, the word of the shard's stream or an empty string where it tells no events, then for each job 1 if
---   it has a record, live or a tombstone, else 0}
+-- returns: {us since the epoch, the word of the shard's stream or an empty string where it tells no events, then for each job
+--   1 if it has a record, live or a tombstone, else 0}
 -- fails: never
 -- repeat: yes
 -- include: clock
