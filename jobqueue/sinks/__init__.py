@@ -28,6 +28,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {
+    "http": Kind("jobqueue.sinks.webhook.sink"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
     "redis-stream": Kind("jobqueue.sinks.redis_stream"),
 }
@@ -91,6 +92,8 @@ class Message:
     body: bytes
     is_json: bool
     """Whether the body is JSON, or text."""
+    once: bool = False
+    """Whether its job does not come again, whatever happens."""
 
 
 class Poison(Exception):

@@ -29,7 +29,15 @@ class Messages:
         headers = self._own(job.headers or {}) | self._settings.headers | dict(zip(OUR_HEADERS, ours, strict=True))
         body = self._form(job)
         return Message(
-            job.id, job.topic, key, job.due, job.attempt, headers, body, is_json=self._settings.body != "text"
+            job.id,
+            job.topic,
+            key,
+            job.due,
+            job.attempt,
+            headers,
+            body,
+            is_json=self._settings.body != "text",
+            once=not job.ttr,
         )
 
     def _own(self, headers: Mapping[str, str]) -> dict[str, str]:
