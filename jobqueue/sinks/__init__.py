@@ -28,6 +28,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {
+    "http": Kind("jobqueue.sinks.webhook.sink"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
     "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),
 }
@@ -98,6 +99,8 @@ class Message:
     """Whether the body is JSON, or text."""
     is_last: bool = False
     """Whether this is the job's last try."""
+    once: bool = False
+    """Whether its job does not come again, whatever happens."""
 
 
 class Poison(Exception):

@@ -29,9 +29,8 @@ class Messages:
         headers = self._own(job.headers or {}) | self._settings.headers | dict(zip(OUR_HEADERS, ours, strict=True))
         body = self._form(job)
         is_json = self._settings.body != "text"
-        return Message(
-            *(job.id, job.topic, key, job.due, job.attempt, headers, body), is_json=is_json, is_last=job.last_try
-        )
+        about = (job.id, job.topic, key, job.due, job.attempt, headers, body)
+        return Message(*about, is_json=is_json, is_last=job.last_try, once=not job.ttr)
 
     def _own(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The job's headers, without those of a name that the broker keeps for itself, or that we do."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BROKERS = {
+    "http": "tests.jobqueue.sinks.brokers.http_receiver:HttpReceiver",
     "nats": "tests.jobqueue.sinks.brokers.nats_server:NatsServer",
     "redis-stream": "tests.jobqueue.sinks.brokers.redis_streams:RedisStreams",
 }
