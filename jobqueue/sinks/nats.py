@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import nats
 import nats.errors
 import nats.js.errors
 from msgspec import Meta
@@ -40,7 +39,8 @@ class Sink:
 
     async def connect(self) -> None:
         try:
-            self._client = await nats.connect(
+            self._client = client = Client()
+            await client.connect(
                 self._settings.url.split(","),
                 allow_reconnect=False,
                 connect_timeout=self._settings.timeout_s,
@@ -49,7 +49,7 @@ class Sink:
                 error_cb=_ignore,
                 name="jobqueue deliver",
             )
-            self._stream = self._client.jetstream(timeout=self._settings.timeout_s)
+            self._stream = client.jetstream(timeout=self._settings.timeout_s)
             await self._stream.account_info()
         except nats.errors.Error as error:
             raise _down(error) from None

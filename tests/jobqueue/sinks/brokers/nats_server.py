@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
@@ -36,7 +35,13 @@ class NatsServer(Broker):
         return [program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder / "data"), *self.more]
 
     async def client(self) -> Client:
-        return await nats.connect(f"nats://127.0.0.1:{self.port}", allow_reconnect=False, error_cb=_silent)
+        client = Client()
+        try:
+            await client.connect(f"nats://127.0.0.1:{self.port}", allow_reconnect=False, error_cb=_silent)
+        except BaseException:
+            await client.close()
+            raise
+        return client
 
     async def answers(self) -> bool:
         try:
