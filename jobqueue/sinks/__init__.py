@@ -30,6 +30,7 @@ class Kind(NamedTuple):
 KINDS = {
     "http": Kind("jobqueue.sinks.webhook.sink"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
+    "sql": Kind("jobqueue.sinks.sql.sink", "sink-sql"),
     "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import nats.errors
@@ -43,7 +44,7 @@ class Sink:
             await client.connect(
                 self._settings.url.split(","),
                 allow_reconnect=False,
-                connect_timeout=self._settings.timeout_s,
+                connect_timeout=math.ceil(self._settings.timeout_s),
                 tls=self._settings.tls() if self._has_tls else None,
                 closed_cb=self._closed,
                 error_cb=_ignore,

@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 BROKERS = {
     "http": "tests.jobqueue.sinks.brokers.http_receiver:HttpReceiver",
     "nats": "tests.jobqueue.sinks.brokers.nats_server:NatsServer",
+    "sql-sqlite": "tests.jobqueue.sinks.brokers.databases:SQLite",
+    "sql-postgresql": "tests.jobqueue.sinks.brokers.databases:PostgreSQL",
+    "sql-mariadb": "tests.jobqueue.sinks.brokers.databases:MariaDB",
     "redis-stream": "tests.jobqueue.sinks.brokers.redis_streams:RedisStreams",
 }
 _PATIENCE_S = 60.0

@@ -89,6 +89,17 @@ class Stage:
         ]
         (self._folder / "deliver.toml").write_text("\n".join(lines))
 
+    async def check(self) -> int:
+        """`deliver --check`; the exit code. `check_text` is what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            *(*JOBQUEUE, "deliver", "--config", str(self._folder / "deliver.toml"), "--check"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        self.check_text = said.decode()
+        return process.returncode or 0
+
     async def add(self, jobs: Sequence[dict[str, Any]]) -> None:
         """Add jobs, given by their fields."""
         for first in range(0, len(jobs), 200):

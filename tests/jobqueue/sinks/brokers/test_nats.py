@@ -10,11 +10,10 @@ import pytest
 from jobqueue_client import AsyncClient
 from nats.js.api import DiscardPolicy, StreamConfig
 
-from tests.acceptance.service import JOBQUEUE, ServiceProcess
+from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import Missing
 from tests.jobqueue.sinks.brokers.nats_server import NatsServer
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.packaging.test_service import run
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -107,10 +106,12 @@ async def is_up(stage: Stage) -> bool:
     return bool(stage.deliver.logged("sink.up"))
 
 
-async def test_check_tells_the_stream_and_its_window(stage: Stage, server: NatsServer, tmp_path: Path) -> None:
-    check = (*JOBQUEUE, "deliver", "--config", str(tmp_path / "deliver.toml"), "--check")
+async def test_check_tells_the_stream_and_its_window(stage: Stage, server: NatsServer) -> None:
+    assert await stage.check() == 1
+    assert stage.check_text == "under-test: nats: no stream takes the subject jobs.jobs\n"
     await server.prepare([])
-    assert run(*check, cwd=tmp_path).splitlines() == [
+    assert await stage.check() == 0
+    assert stage.check_text.splitlines() == [
         "under-test: nats: connected",
         "under-test: jobs: subject jobs.jobs, stream jobs, drops repetitions for 120 s",
     ]
