@@ -26,6 +26,9 @@ _NOT_THERE = (
 )
 _CONTENT_CODES = (1264, 1366, 1406, 3819, 4025)
 _CONTENT_CLASSES = ("22", "23")
+_AWAY_CODES = (1040, 1045, 1049, 1053)
+_AWAY_CLASSES = ("08", "28", "3D", "53", "57", "58", "XX")
+_STATE = 5  # characters of SQLSTATE
 
 
 def inbox(name: str) -> Table:
@@ -94,20 +97,29 @@ def _judged(error: DBAPIError, code: str | int) -> Poison | Refused | Down:
         return Refused(f"the database had another transaction in its way ({code})")
     if _is_among(code, _NOT_THERE):
         return Down(f"the table is not there as it must be, or may not be written to ({code})")
-    if error.connection_invalidated or isinstance(code, str):
+    if error.connection_invalidated or _is_away(code):
         return Down(f"the database cannot be used: {code}")
     return Refused(f"the database refused it ({code})")
 
 
 def _code(error: BaseException) -> str | int:
-    """SQLSTATE, the number of an error of MariaDB, or the words of SQLite."""
-    if state := getattr(error, "sqlstate", None):
-        return str(state)
-    return error.args[0] if error.args and isinstance(error.args[0], int) else str(error)
+    """The number of an error of MariaDB, SQLSTATE, or the words of SQLite."""
+    if error.args and isinstance(error.args[0], int):
+        return error.args[0]
+    return str(getattr(error, "sqlstate", None) or error)
+
+
+def _is_away(code: str | int) -> bool:
+    """Whether it is about the server, the connection or the login: of SQLite, everything else is about its file."""
+    if isinstance(code, int):
+        return code in _AWAY_CODES or 2000 <= code < 3000
+    return len(code) != _STATE or code.startswith(_AWAY_CLASSES)
 
 
 def _is_content(code: str | int) -> bool:
-    return code in _CONTENT_CODES or (isinstance(code, str) and len(code) == 5 and code.startswith(_CONTENT_CLASSES))
+    return code in _CONTENT_CODES or (
+        isinstance(code, str) and len(code) == _STATE and code.startswith(_CONTENT_CLASSES)
+    )
 
 
 def _is_among(code: str | int, known: tuple[str | int, ...]) -> bool:
