@@ -28,6 +28,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {
+    "amqp": Kind("jobqueue.sinks.amqp", "sink-amqp"),
     "http": Kind("jobqueue.sinks.webhook.sink"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
     "sql": Kind("jobqueue.sinks.sql.sink", "sink-sql"),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BROKERS = {
+    "amqp": "tests.jobqueue.sinks.brokers.rabbitmq:RabbitMq",
     "http": "tests.jobqueue.sinks.brokers.http_receiver:HttpReceiver",
     "nats": "tests.jobqueue.sinks.brokers.nats_server:NatsServer",
     "sql-sqlite": "tests.jobqueue.sinks.brokers.databases:SQLite",
