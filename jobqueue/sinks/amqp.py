@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Annotated, Any
 
 import aio_pika
@@ -19,6 +20,7 @@ _KEPT = ("cc", "bcc")  # RabbitMQ routes by them
 _LOGIN = (errors.AuthenticationError, errors.ProbableAuthenticationError)
 _LOGIN_S = 60.0
 _LOOK_S = 0.25
+_STARTING_S, _AGAIN_S = 3.0, 0.3  # a broker that has just started has its exchanges before its queues
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class Sink:
             raise Down(f"no connection: {error.strerror or type(error).__name__}") from None
         except RuntimeError:  # of the library, where the connection ends while it is being made
             raise Down("the connection was closed") from None
+        self._connected_at = time.monotonic()
         self._watching = asyncio.create_task(self._watch(connection))
 
     async def send(self, message: Message) -> None:
@@ -84,9 +87,16 @@ class Sink:
             content_type="application/json" if message.is_json else "text/plain",
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         )
+        while not await self._routed(self._exchange, published, key):
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _routed(self, exchange: AbstractExchange, published: aio_pika.Message, key: str) -> bool:
+        """Publish a message; false: no queue took it, and one may be there soon. Raises Refused, Down."""
         try:
-            await self._exchange.publish(published, key, mandatory=True, timeout=None)
+            await exchange.publish(published, key, mandatory=True, timeout=None)
         except errors.PublishError:
+            if time.monotonic() - self._connected_at < _STARTING_S:
+                return False
             raise Refused("no queue took it: it was not routed") from None
         except errors.DeliveryError:
             raise Refused("the broker refused it (basic.nack)") from None
@@ -94,6 +104,7 @@ class Sink:
             raise _down(error) from None
         except (errors.ChannelInvalidStateError, RuntimeError, OSError):
             raise Down("the channel is closed") from None
+        return True
 
     async def check(self) -> list[str]:
         name = self._settings.exchange
@@ -143,5 +154,5 @@ class Sink:
 
 def _down(error: BaseException) -> Down:
     """Without what may hold a password: the texts of replies name exchanges, queues and virtual hosts."""
-    words = getattr(error, "reason", None) or next((each for each in error.args if isinstance(each, str)), "")
-    return Down(str(words) or type(error).__name__)
+    words = [each for each in error.args if isinstance(each, str) and "%" not in each]
+    return Down(words[-1] if words else type(error).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jobqueue_client import AsyncClient
@@ -50,21 +51,21 @@ async def test_what_no_queue_takes_or_a_full_one_refuses_is_a_try(stage: Stage, 
     connection = await server.connection()
     async with connection, connection.channel() as channel:
         exchange = await channel.declare_exchange("jobs", "topic", durable=True)
-        full = {"x-max-length": 2, "x-overflow": "reject-publish"}
+        full: dict[str, Any] = {"x-max-length": 2, "x-overflow": "reject-publish"}
         queue = await channel.declare_queue("jobs", durable=True, arguments=full)
         await queue.bind(exchange, "eu.#")
-    stage.write(routing_key="{header:region}.{topic}")
+    stage.write(routing_key="{header:region}.{id}")
     jobs = [{"id": f"job:{n}", "headers": {"region": "eu"}} for n in range(3)] + [
         {"id": "unrouted", "headers": {"region": "us"}},
-        {"id": "poison", "headers": {"region": "x" * 300}},
+        {"id": "p" * 255, "headers": {"region": "eu"}},
     ]
     await stage.add([{"topic": "jobs", "body": 1, "tries": 2, "backoff": [0.1], **job} for job in jobs])
     await stage.deliver.start()
     await until(lambda: is_dead(stage, 3), within_s=60)
     dead = await stage.dead()
     assert "it was not routed" in dead["unrouted"]
-    assert "longer than 255 bytes" in dead["poison"]
-    (full_one,) = dead.keys() - {"unrouted", "poison"}
+    assert "longer than 255 bytes" in dead["p" * 255]
+    (full_one,) = dead.keys() - {"unrouted", "p" * 255}
     assert "basic.nack" in dead[full_one]
     assert len(await stage.received()) == 2
 
