@@ -30,6 +30,7 @@ class Kind(NamedTuple):
 KINDS = {
     "amqp": Kind("jobqueue.sinks.amqp", "sink-amqp"),
     "http": Kind("jobqueue.sinks.webhook.sink"),
+    "kafka": Kind("jobqueue.sinks.kafka", "sink-kafka"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
     "sql": Kind("jobqueue.sinks.sql.sink", "sink-sql"),
     "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),

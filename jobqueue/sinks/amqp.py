@@ -87,7 +87,7 @@ class Sink:
             content_type="application/json" if message.is_json else "text/plain",
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         )
-        while not await self._routed(self._exchange, published, key):
+        while not await self._routed(self._exchange, published, key):  # noqa: ASYNC110 - of the broker
             await asyncio.sleep(_AGAIN_S)
 
     async def _routed(self, exchange: AbstractExchange, published: aio_pika.Message, key: str) -> bool:

@@ -20,12 +20,15 @@ from typing import Any, NamedTuple
 BROKERS = {
     "amqp": "tests.jobqueue.sinks.brokers.rabbitmq:RabbitMq",
     "http": "tests.jobqueue.sinks.brokers.http_receiver:HttpReceiver",
+    "kafka": "tests.jobqueue.sinks.brokers.kafka:Kafka",
     "nats": "tests.jobqueue.sinks.brokers.nats_server:NatsServer",
     "sql-sqlite": "tests.jobqueue.sinks.brokers.databases:SQLite",
     "sql-postgresql": "tests.jobqueue.sinks.brokers.databases:PostgreSQL",
     "sql-mariadb": "tests.jobqueue.sinks.brokers.databases:MariaDB",
     "redis-stream": "tests.jobqueue.sinks.brokers.redis_streams:RedisStreams",
 }
+RESTARTED = [kind for kind in BROKERS if kind != "kafka"]
+"""Those that may be killed, and start again on the same port with what they had."""
 _PATIENCE_S = 60.0
 
 

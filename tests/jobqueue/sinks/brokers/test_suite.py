@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.jobqueue.sinks.brokers import BROKERS, RESTARTED
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.waiting import until
 
@@ -81,7 +82,11 @@ async def _more(stage: Stage, seen: int) -> bool:
     return len(await stage.received()) > seen
 
 
-@pytest.mark.parametrize("way", ["killed", "frozen"])
+@pytest.mark.parametrize(
+    ("broker", "way"),
+    [*((kind, "killed") for kind in RESTARTED), *((kind, "frozen") for kind in BROKERS)],
+    indirect=["broker"],
+)
 async def test_an_outage_of_the_broker_costs_no_try_and_loses_nothing(stage: Stage, way: str) -> None:
     stage.write(in_flight=20, timeout_s=2)
     await stage.deliver.start()
@@ -111,6 +116,7 @@ async def _is_down(stage: Stage) -> bool:
     return bool(stage.deliver.logged("sink.down"))
 
 
+@pytest.mark.parametrize("broker", RESTARTED, indirect=True)
 async def test_a_broker_that_is_not_there_yet_is_waited_for(stage: Stage) -> None:
     stage.broker.kill()
     stage.write()
