@@ -33,6 +33,7 @@ KINDS = {
     "kafka": Kind("jobqueue.sinks.kafka", "sink-kafka"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
     "sql": Kind("jobqueue.sinks.sql.sink", "sink-sql"),
+    "stomp": Kind("jobqueue.sinks.stomp", "sink-stomp"),
     "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),
 }
 

@@ -7,7 +7,7 @@ import contextlib
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from aiokafka import AIOKafkaProducer, errors
+from aiokafka import AIOKafkaProducer, errors  # type: ignore[import-untyped]
 from msgspec import Meta
 
 from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template

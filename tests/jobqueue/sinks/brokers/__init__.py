@@ -25,6 +25,8 @@ BROKERS = {
     "sql-sqlite": "tests.jobqueue.sinks.brokers.databases:SQLite",
     "sql-postgresql": "tests.jobqueue.sinks.brokers.databases:PostgreSQL",
     "sql-mariadb": "tests.jobqueue.sinks.brokers.databases:MariaDB",
+    "stomp": "tests.jobqueue.sinks.brokers.stomp_servers:RabbitMqStomp",
+    "stomp-activemq": "tests.jobqueue.sinks.brokers.stomp_servers:ActiveMq",
     "redis-stream": "tests.jobqueue.sinks.brokers.redis_streams:RedisStreams",
 }
 RESTARTED = [kind for kind in BROKERS if kind != "kafka"]

@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
 from tests.jobqueue.sinks.brokers import Broker, Received
 
@@ -49,11 +49,11 @@ class Kafka(Broker):
         return {"kind": "kafka", "url": f"kafka://{self.address}", "topic": self._topic}
 
     async def received(self) -> list[Received]:
-        records = [(record, dict(record.headers)) for record in await self.records()]
-        told = [
-            ({name: value.decode() for name, value in headers.items()}, record.value) for record, headers in records
-        ]
-        return [Received(headers["jobqueue-key"], headers, value) for headers, value in told]
+        found = []
+        for record in await self.records():
+            headers = {name: value.decode() for name, value in record.headers}
+            found.append(Received(headers["jobqueue-key"], headers, record.value))
+        return found
 
     async def records(self) -> list[Any]:
         """What came since the last time is added to what is kept here: the cluster gives one batch at a time."""

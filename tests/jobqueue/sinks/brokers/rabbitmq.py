@@ -100,9 +100,13 @@ class RabbitMq(Broker):
             async with queue.iterator(timeout=20) as messages:
                 while left:
                     message = await anext(messages)
-                    headers = {name: str(value) for name, value in message.headers.items()}
-                    self._kept.append(Received(message.message_id or "", headers, message.body))
+                    self._kept.append(self.told(message))
                     left -= 1
                     if not left:
                         await message.ack(multiple=True)  # what came beyond goes back
         return list(self._kept)
+
+    def told(self, message: aio_pika.abc.AbstractIncomingMessage) -> Received:
+        """A message as the suite sees it."""
+        headers = {name: str(value) for name, value in message.headers.items()}
+        return Received(message.message_id or "", headers, message.body)
