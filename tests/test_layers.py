@@ -263,7 +263,8 @@ def test_what_goes_down_is_right() -> None:
     assert faults("jobqueue.protocols.a", "from jobqueue.protocols import Reply") == []
 
 
-def test_the_webhook_worker_uses_the_client() -> None:
+def test_the_workers_of_sinks_use_the_client() -> None:
     source = "from jobqueue_client import Worker\nfrom jobqueue_client.worker import Worker"
     assert faults("jobqueue.sinks.webhook.worker", source) == []
-    assert faults("jobqueue.sinks.pump", "import jobqueue_client") == ["jobqueue.sinks.pump imports jobqueue_client"]
+    fault = "jobqueue.sinks.nats imports jobqueue_client"
+    assert faults("jobqueue.sinks.nats", "import jobqueue_client") == [fault]

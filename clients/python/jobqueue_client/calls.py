@@ -10,11 +10,11 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobqueue_client.addresses import Route
-from jobqueue_client.answers import Answer
+from jobqueue_client.answers import Answer, Loads
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.http import Reply, Request
-from jobqueue_client.http.codec import Loads, encode, read, read_many
+from jobqueue_client.http.codec import encode, read, read_many
 from jobqueue_client.retry import Retries, is_safe, may_repeat
 from jobqueue_client.times import plain
 

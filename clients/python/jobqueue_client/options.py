@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from jobqueue_client.access.options import Access
-from jobqueue_client.http.codec import Loads, loads
+from jobqueue_client.answers import Loads, loads
 
 _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -113,7 +113,7 @@ def _sink(path: str, name: str, table: dict[str, Any]) -> Common:
         if (error.name or "").partition(".")[0] == "jobqueue":
             raise
         extra = KINDS[kind].extra
-        raise SettingsError(f"{place}: {kind} needs a library: pip install 'jobqueue[{extra}]'") from None
+        raise SettingsError(f"{place}: {kind} needs a library: install jobqueue with its extra [{extra}]") from None
     settings: Common = _checked(table, module.Settings, path, f"sinks.{name}.")
     _check(place, settings)
     return settings
@@ -133,7 +133,8 @@ def _explained(text: str, kind: type[Struct], prefix: str) -> str:
         return f"{prefix}{missing[1]} is missing"
     match = _AT.match(text)
     assert match
-    return f"{prefix}{match[2] or ''}: {match[1][0].lower()}{match[1][1:]}"
+    place = f"{prefix}{match[2] or ''}".rstrip(".")
+    return f"{place}: {match[1][0].lower()}{match[1][1:]}"
 
 
 def _hint(name: object, known: Any) -> str:

@@ -66,7 +66,7 @@ class Sender:
 
     def _tell_if_lost(self, job: Job, reason: str) -> None:
         if not job.ttr:  # its pop has finished it
-            log.warning("sink.lost", sink=self._name, topic=job.topic, id=job.id, reason=reason)
+            log.warning("sink.dropped", sink=self._name, topic=job.topic, id=job.id, reason=reason)
 
     def _count(self, outcome: str) -> None:
         self._figures.jobs.labels(self._name, outcome).inc()

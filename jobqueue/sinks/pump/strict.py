@@ -98,12 +98,12 @@ class StrictPump:
                         await self._settle_all(turn)
                 is_lost = False
             except _TurnLost:
-                log.warning("sink.turn_lost", sink=self.name)
+                log.warning("sink.overtaken", sink=self.name)
             except JobQueueError as error:
                 if is_final(error):
                     raise
                 if not is_lost:
-                    log.warning("service.lost", sink=self.name, reason=str(error))
+                    log.warning("sink.interrupted", sink=self.name, reason=str(error))
                 is_lost = True
                 await self._pause(_AGAIN_S)
 

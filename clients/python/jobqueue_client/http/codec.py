@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobqueue_client.answers import Answer
+from jobqueue_client.answers import Answer, Loads, loads
 from jobqueue_client.errors import Refused, Unreachable, refusal
 from jobqueue_client.http import Reply
-
-Loads = Callable[[bytes], Any]
-"""Reads JSON. Raises ValueError or RecursionError for what is none."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -19,11 +16,6 @@ _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 def encode(value: Any) -> bytes:
     """Compact UTF-8 JSON. Raises TypeError, ValueError or RecursionError for a value that JSON cannot represent."""
     return _to_json(value).encode()
-
-
-def loads(data: bytes) -> Any:
-    """What answers are read with unless a client has another one."""
-    return json.loads(data, parse_int=_integer)
 
 
 def read(reply: Reply, command: Mapping[str, Any] | None = None, loads: Loads = loads) -> Answer:
@@ -54,13 +46,6 @@ def _parsed(reply: Reply, loads: Loads) -> Any:
         return loads(reply.data)
     except (ValueError, RecursionError):
         return None
-
-
-def _integer(text: str) -> float:
-    try:
-        return int(text)
-    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
-        return float(text)
 
 
 def _is_answer(value: Any) -> bool:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, Unpack
 
 from jobqueue_client.access.options import AccessFields
+from jobqueue_client.answers import Loads, loads
 from jobqueue_client.async_client import AsyncClient
-from jobqueue_client.http.codec import Loads, loads
 from jobqueue_client.worker.handlers import Work
 from jobqueue_client.worker.lifecycle import Lifecycle, WorkerOptions
 from jobqueue_client.worker.middleware import Middleware, check, is_async
