@@ -52,9 +52,10 @@ FAMILIES = ("jobqueue.protocols", "jobqueue.sinks")
 MAY_USE = {
     "jobqueue": ("buckets",),
     "jobqueue.cli": ("jobqueue_client",),
+    "jobqueue.sinks.pump": ("jobqueue_client",),
     "jobqueue.sinks.webhook": ("jobqueue_client",),
 }
-"""What a part uses of other packages. The command line and the webhook's worker are users of a service like any other;
+"""What a part uses of other packages. The command line and the workers of sinks are users of a service like any other;
 the service itself does not use the client."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
@@ -262,7 +263,8 @@ def test_what_goes_down_is_right() -> None:
     assert faults("jobqueue.protocols.a", "from jobqueue.protocols import Reply") == []
 
 
-def test_the_webhook_worker_uses_the_client() -> None:
+def test_the_workers_of_sinks_use_the_client() -> None:
     source = "from jobqueue_client import Worker\nfrom jobqueue_client.worker import Worker"
     assert faults("jobqueue.sinks.webhook.worker", source) == []
-    assert faults("jobqueue.sinks.pump", "import jobqueue_client") == ["jobqueue.sinks.pump imports jobqueue_client"]
+    fault = "jobqueue.sinks.nats imports jobqueue_client"
+    assert faults("jobqueue.sinks.nats", "import jobqueue_client") == [fault]

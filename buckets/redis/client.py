@@ -26,7 +26,7 @@ from buckets.scripts import SCRIPTS, Script, Value
 # Redis refused without doing anything, but soon will: it is loading its data, failing over, or moving a slot, or it was
 # asked too early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
 _PASSING = (
-    *("LOADING", "BUSY", "NOREPLICAS", "READONLY", "MASTERDOWN"),
+    *("LOADING", "BUSY ", "NOREPLICAS", "READONLY", "MASTERDOWN"),
     *("CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
 )
 _PAUSE_S = 0.05

@@ -14,12 +14,13 @@ from buckets.errors import JobQueueError
 from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, service_commands
-from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.cli.journal.audit import audit_group
 from jobqueue.cli.journal.commands import journal_group
 from jobqueue.cli.journal.explain import explain_command
 from jobqueue.cli.journal.restore import restore_command
 from jobqueue.cli.setup_commands import completion_command, config_command, healthcheck_command
+from jobqueue.cli.sinks.callbacks import callbacks_command
+from jobqueue.cli.sinks.deliver import deliver_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token_commands import token_group
 from jobqueue.errors import SettingsError
@@ -39,7 +40,7 @@ jobqueue serves on {url} - try, from another terminal:
 
 # What the help lists, and where. `leave` is for programs.
 _SECTIONS = {
-    "Run a service": ("serve", "callbacks"),
+    "Run a service": ("serve", "callbacks", "deliver"),
     "Add and process jobs": (
         *("add", "get", "update", "run", "delete"),
         *("pop", "finish", "touch", "release", "bury"),
@@ -268,6 +269,7 @@ def _url(option: str, url: str | None, file: str | None) -> str:
 
 
 main.add_command(callbacks_command)
+main.add_command(deliver_command)
 main.add_command(config_command)
 main.add_command(healthcheck_command)
 main.add_command(journal_group)

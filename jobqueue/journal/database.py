@@ -58,7 +58,7 @@ async def migrate(url: str) -> tuple[str, str]:
 
 
 async def _opened(where: Address, check: Callable[[Connection], None]) -> AsyncEngine:
-    engine = await _make(where)
+    engine = await engine_of(where)
     try:
         await _run(engine, check)
     except BaseException:
@@ -69,14 +69,14 @@ async def _opened(where: Address, check: Callable[[Connection], None]) -> AsyncE
 
 @asynccontextmanager
 async def _engine(where: Address) -> AsyncIterator[AsyncEngine]:
-    engine = await _make(where)
+    engine = await engine_of(where)
     try:
         yield engine
     finally:
         await engine.dispose()
 
 
-async def _make(where: Address) -> AsyncEngine:
+async def engine_of(where: Address) -> AsyncEngine:
     """An engine on a server that answers and is new enough, or on a file. Raises Refused, Away."""
     if where.kind == "sqlite":
         sqlite.check_version()

@@ -1,1 +1,189 @@
-"""Sinks: where due jobs are delivered without a consumer. Each sink is a folder and knows nothing of the others."""
+"""Sinks: where `jobqueue deliver` hands due jobs to. This is the contract of a kind of sink, and the table of kinds.
+
+A kind is one module or folder here, with a `Settings` and a `Sink`; it knows no other kind. The rules that hold for all
+kinds are in `pump/`.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
+
+from msgspec import Meta, Struct
+
+MOST_TOPICS = 100  # a sink
+OUR_HEADERS = ("jobqueue-id", "jobqueue-key", "jobqueue-topic", "jobqueue-due", "jobqueue-attempt")
+_TEXT = Annotated[str, Meta(max_length=1024)]
+
+
+class Kind(NamedTuple):
+    """Where a kind is, and what it needs."""
+
+    module: str
+    extra: str = ""
+    """The extra of the package that brings its library; empty: it needs none."""
+
+
+KINDS = {
+    "amqp": Kind("jobqueue.sinks.amqp", "sink-amqp"),
+    "http": Kind("jobqueue.sinks.webhook.sink"),
+    "kafka": Kind("jobqueue.sinks.kafka", "sink-kafka"),
+    "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
+    "sql": Kind("jobqueue.sinks.sql.sink", "sink-sql"),
+    "stomp": Kind("jobqueue.sinks.stomp", "sink-stomp"),
+    "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),
+}
+
+
+class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings that every kind has."""
+
+    kind: str
+    topics: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1, max_length=MOST_TOPICS)]
+    in_flight: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """Messages without a confirmation, at most; None: 100, or 1 in strict order."""
+    in_flight_mb: Annotated[int, Meta(ge=1, le=1024)] = 64
+    timeout_s: Annotated[float, Meta(ge=0.1, le=300)] = 10.0
+    """For a confirmation, and for a connection."""
+    order: Literal["none", "strict"] = "none"
+    body: Literal["as-is", "text", "envelope"] = "as-is"
+    headers: dict[str, _TEXT] = {}
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+
+    templates: ClassVar[Sequence[str]] = ()
+    """The names of settings that are templates."""
+    schemes: ClassVar[Sequence[str]] = ()
+    """What the setting `url` may begin with; empty: anything."""
+
+    @property
+    def most_in_flight(self) -> int:
+        return self.in_flight or (1 if self.order == "strict" else 100)
+
+    @property
+    def confirm_s(self) -> float | None:
+        """The most seconds that a confirmation may take; None: the sink itself bounds it."""
+        return self.timeout_s
+
+    def tls(self) -> ssl.SSLContext:
+        """For a connection to the broker; certificates are always checked. Raises Down."""
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca or None)
+            if self.tls_cert:
+                context.load_cert_chain(self.tls_cert, self.tls_key)
+        except OSError as error:  # ssl.SSLError is one
+            raise Down(f"tls_ca, tls_cert or tls_key cannot be read: {error.strerror or error}") from None
+        return context
+
+    def keeps(self, header: str) -> bool:
+        """Whether the broker keeps the name of a header for itself."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a broker gets of a job."""
+
+    id: str
+    topic: str
+    key: str
+    """The same on every repetition: `<id>:<created ms>`."""
+    due: float
+    """Unix seconds."""
+    attempt: int
+    """1 for the first."""
+    headers: Mapping[str, str]
+    """OUR_HEADERS, those of the settings, and the job's own."""
+    body: bytes
+    is_json: bool
+    """Whether the body is JSON, or text."""
+    is_last: bool = False
+    """Whether this is the job's last try."""
+    once: bool = False
+    """Whether its job does not come again, whatever happens."""
+
+
+class Poison(Exception):
+    """No repetition of this message helps; the message says why, without its body or headers' values."""
+
+
+class Refused(Exception):
+    """The broker does not take this message now. `after_s`: the pause that it asked for; None: the job's back-off."""
+
+    def __init__(self, reason: str, after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.after_s = after_s
+
+
+class Down(Exception):
+    """The broker, or the way to it, is down. `for_s`: for as long as trying again does not help."""
+
+    def __init__(self, reason: str, for_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.for_s = for_s
+
+
+class Events(Protocol):
+    """What a sink tells the pump by itself."""
+
+    def lost(self, down: Down) -> None:
+        """The connection is gone: what is in flight will not be confirmed."""
+
+    def blocked(self, reason: str) -> None:
+        """The broker takes nothing for now; empty: it does again."""
+
+
+class Sink(Protocol):
+    """A way to one broker. Its constructor takes the settings and Events, and connects to nothing."""
+
+    async def connect(self) -> None:
+        """Connect, and see that messages can be sent. Raises Down."""
+
+    async def send(self, message: Message) -> None:
+        """Send, and wait until the broker has confirmed this very message. Raises Poison, Refused, Down. May be
+        cancelled: then nobody waits for the confirmation any more."""
+
+    async def check(self) -> list[str]:
+        """What `deliver --check` tells beside that it connected. Raises Down."""
+
+    async def close(self) -> None:
+        """Close the connection, whatever its state; connect may follow. Raises nothing."""
+
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_OF_A_JOB: dict[str, Callable[[Message], str]] = {
+    "topic": lambda message: message.topic,
+    "id": lambda message: message.id,
+}
+
+
+class Template:
+    """A text with `{topic}`, `{id}` and `{header:NAME}`. Raises ValueError for any other name."""
+
+    def __init__(self, text: str) -> None:
+        *self._parts, self._end = _FIELD.split(text)
+        if any(brace in part for part in (*self._parts[::2], self._end) for brace in "{}"):
+            raise ValueError("has a brace without its other one")
+        for name in self._parts[1::2]:
+            if name not in _OF_A_JOB and not re.fullmatch("header:.+", name):
+                raise ValueError(f"has {{{name[:64]}}}; it may have {{topic}}, {{id}} and {{header:NAME}}")
+
+    def of(self, message: Message) -> str:
+        """The text for a message. Raises Poison for a header that it does not have."""
+        text = ""
+        for before, name in zip(self._parts[::2], self._parts[1::2], strict=True):
+            text += before + _value(name, message)
+        return text + self._end
+
+
+def _value(name: str, message: Message) -> str:
+    if read := _OF_A_JOB.get(name):
+        return read(message)
+    header = name.partition(":")[2]
+    if header not in message.headers:
+        raise Poison(f"the job has no header {header}")
+    return message.headers[header]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, Literal, NotRequired, TypedDict
 
 from jobqueue_client.fields import LiveState
 
 State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 Counts = dict[LiveState, int]
+Loads = Callable[[bytes], Any]
+"""Reads JSON. Raises ValueError or RecursionError for what is none."""
 Answer = dict[str, Any]
 """Any answer, as in the results of a batch."""
 
@@ -328,3 +332,15 @@ class Identity(TypedDict):
     bytes: NotRequired[int | None]
     waits: NotRequired[int | None]
     own_ids: NotRequired[bool]
+
+
+def loads(data: bytes) -> Any:
+    """What answers are read with unless a client has another one."""
+    return json.loads(data, parse_int=_integer)
+
+
+def _integer(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
+        return float(text)

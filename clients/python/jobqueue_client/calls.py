@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobqueue_client.addresses import Route
-from jobqueue_client.answers import Answer
+from jobqueue_client.answers import Answer, Loads
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.http import Reply, Request
@@ -23,13 +23,13 @@ T = TypeVar("T")
 Call = Generator[Request | float, Reply | Unreachable | None, T]
 
 
-def one(command: Command[T], route: Route, retry_for_s: float) -> Call[T]:
+def one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> Call[T]:
     """One command. Raises the error that it was refused with."""
     data, wait_s = encode(command.fields), _wait_s(command.fields)
     retries = Retries(retry_for_s, route)
     while True:
         try:
-            result = result_of(command, read(_reply((yield retries.request(data, wait_s))), command.fields))
+            result = result_of(command, read(_reply((yield retries.request(data, wait_s))), command.fields, loads))
         except JobQueueError as error:
             if isinstance(error, Unreachable):
                 error.name(command.fields)
@@ -42,7 +42,9 @@ def one(command: Command[T], route: Route, retry_for_s: float) -> Call[T]:
         yield pause
 
 
-def many(commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float) -> Call[list[Answer | JobQueueError]]:
+def many(
+    commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float, loads: Loads
+) -> Call[list[Answer | JobQueueError]]:
     """A batch: each command's answer or error. Raises only when no command was answered."""
     batch = [plain(command) for command in commands]
     results: dict[int, Answer | JobQueueError] = {}
@@ -51,7 +53,8 @@ def many(commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float
     while open_numbers:
         members = [batch[number] for number in open_numbers]
         try:
-            answers = read_many(_reply((yield retries.request(encode(members), _wait_s(members[-1])))), members)
+            reply = _reply((yield retries.request(encode(members), _wait_s(members[-1]))))
+            answers = read_many(reply, members, loads)
         except JobQueueError as error:
             pause = retries.pause_after(error, safe=all(map(is_safe, members)))
             if pause is None and not results:

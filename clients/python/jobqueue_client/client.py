@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.access.options import Access, AccessFields
 from jobqueue_client.addresses import Addresses, Route
-from jobqueue_client.answers import Answer
+from jobqueue_client.answers import Answer, Loads, loads
 from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
@@ -30,7 +30,8 @@ class Client:
     one is down, the next is asked. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`. `retry_for_s`:
     seconds after the first failure during which temporary failures are retried; 0 turns retries off. `headers`: sent
     with every request. `token`, or `token_file`, which is read again when its token is refused; else JOBQUEUE_TOKEN.
-    `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose certificates are always checked.
+    `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose certificates are always checked. `loads`: reads
+    the bytes of an answer, in place of json.loads.
 
     Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
     TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
@@ -45,11 +46,12 @@ class Client:
         connect_timeout_s: float = 3,
         retry_for_s: float = 1.5,
         headers: Mapping[str, str] | None = None,
+        loads: Loads = loads,
         **access: Unpack[AccessFields],
     ) -> None:
         places = urls_of(url, urls)
         shown = Access.of(places, headers, **access)
-        self._options = Options(places, timeout_s, connect_timeout_s, retry_for_s, headers or {}, shown)
+        self._options = Options(places, timeout_s, connect_timeout_s, retry_for_s, headers or {}, shown, loads)
         self._addresses = Addresses(self._options.urls)
         self._connections = {url: Connections(url, self._options) for url in self._options.urls}
 
@@ -171,10 +173,10 @@ class Client:
 
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
         """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
-        return self._run(many(commands, Route(self._addresses), self._options.retry_for_s))
+        return self._run(many(commands, Route(self._addresses), self._options.retry_for_s, self._options.loads))
 
     def _ask(self, command: Command[T]) -> T:
-        return self._run(one(command, Route(self._addresses), self._options.retry_for_s))
+        return self._run(one(command, Route(self._addresses), self._options.retry_for_s, self._options.loads))
 
     def _run(self, call: Call[T]) -> T:
         try:

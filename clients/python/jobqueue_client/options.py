@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from jobqueue_client.access.options import Access
+from jobqueue_client.answers import Loads, loads
 
 _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -43,6 +44,7 @@ class Options:
     retry_for_s: float
     headers: Mapping[str, str] = field(repr=False)  # they may have credentials
     access: Access
+    loads: Loads = loads
 
     def __post_init__(self) -> None:
         check_seconds("timeout_s", self.timeout_s, 0.001, _A_DAY_S)

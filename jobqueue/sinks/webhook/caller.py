@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -16,7 +18,7 @@ from jobqueue import __version__
 from jobqueue.sinks.webhook import callback as callbacks
 from jobqueue.sinks.webhook.addresses import Guard, NotAllowed, Resolver
 from jobqueue.sinks.webhook.callback import Callback
-from jobqueue.sinks.webhook.failures import failure
+from jobqueue.sinks.webhook.failures import NoConnection, failure, words
 from jobqueue.sinks.webhook.host_slots import HostSlots
 from jobqueue.sinks.webhook.verdicts import Answer, follows
 
@@ -28,13 +30,22 @@ _IDLE_S = 1.0  # less than any host waits before it closes an idle connection
 
 
 class Caller:
-    """Calls hosts that the guard allows: a callback within `timeout_s`, its connections within `connect_timeout_s`."""
+    """Calls hosts that the guard allows: a callback within `timeout_s`, its connections within `connect_timeout_s`.
+    `tls`: for https; None: what the system trusts."""
 
-    def __init__(self, guard: Guard, slots: HostSlots, timeout_s: float, connect_timeout_s: float) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        slots: HostSlots,
+        timeout_s: float,
+        connect_timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._guard = guard
         self._slots = slots
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
 
     async def __aenter__(self) -> Self:
         self._resolver = Resolver(self._guard)
@@ -49,6 +60,7 @@ class Caller:
                 limit=0,  # `HostSlots` is the limit
                 resolver=self._resolver,
                 socket_factory=self._guard.socket,
+                ssl=self._tls or True,
                 **keeping,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -87,6 +99,25 @@ class Caller:
             url = next_url
         raise Bury(f"redirected more than {_MOST_REDIRECTS} times")
 
+    async def reach(self, url: URL) -> None:
+        """Open a connection as a call would, and close it. Raises NoConnection, Bury."""
+        self._check(url)
+        host, port = host_of(url), url.port or 0
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                found = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
+                context = self._tls or ssl.create_default_context()
+                tls: dict[str, Any] = {"ssl": context, "server_hostname": host} if url.scheme == "https" else {}
+                _, writer = await asyncio.open_connection(found[0]["host"], port, **tls)
+                writer.close()
+        except TimeoutError:
+            raise NoConnection(reason=f"no connection within {self._connect_timeout_s:g} s") from None
+        except ssl.SSLCertVerificationError as error:
+            raise NoConnection(reason=f"TLS failed: {error.verify_message}") from None
+        except OSError as error:
+            known = failure(error)
+            raise known if isinstance(known, Bury) else NoConnection(reason=f"no connection: {words(error)}") from None
+
     def _check(self, url: URL) -> None:
         try:
             self._guard.check_host(host_of(url))
@@ -100,7 +131,7 @@ class Caller:
             async with asyncio.timeout(within_s):
                 response = await self._ask(method, url, headers, body, once)
         except aiohttp.ConnectionTimeoutError:
-            raise Retry(reason=f"no connection within {self._connect_timeout_s:g} s") from None
+            raise NoConnection(reason=f"no connection within {self._connect_timeout_s:g} s") from None
         except TimeoutError:
             raise Retry(reason=f"timed out after {self._timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobqueue_client.answers import Answer
+from jobqueue_client.answers import Answer, Loads, loads
 from jobqueue_client.errors import Refused, Unreachable, refusal
 from jobqueue_client.http import Reply
 
@@ -18,9 +18,9 @@ def encode(value: Any) -> bytes:
     return _to_json(value).encode()
 
 
-def read(reply: Reply, command: Mapping[str, Any] | None = None) -> Answer:
+def read(reply: Reply, command: Mapping[str, Any] | None = None, loads: Loads = loads) -> Answer:
     """The answer to a command. Raises Refused, or Unreachable for a reply that no job queue sends."""
-    answer = _parsed(reply)
+    answer = _parsed(reply, loads)
     if not _is_answer(answer):
         raise _foreign(reply)
     if not answer["success"]:
@@ -28,11 +28,11 @@ def read(reply: Reply, command: Mapping[str, Any] | None = None) -> Answer:
     return answer  # type: ignore[no-any-return]  # _is_answer checked it
 
 
-def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]]) -> list[Answer | Refused]:
+def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]], loads: Loads = loads) -> list[Answer | Refused]:
     """The answers to a batch. Raises as `read` does when the request was refused as a whole."""
-    answers = _parsed(reply)
+    answers = _parsed(reply, loads)
     if not isinstance(answers, list):
-        read(reply)
+        read(reply, loads=loads)
     if not isinstance(answers, list) or len(answers) != len(commands) or not all(map(_is_answer, answers)):
         raise _foreign(reply)
     return [
@@ -41,18 +41,11 @@ def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]]) -> list[Answe
     ]
 
 
-def _parsed(reply: Reply) -> Any:
+def _parsed(reply: Reply, loads: Loads) -> Any:
     try:
-        return json.loads(reply.data, parse_int=_integer)
+        return loads(reply.data)
     except (ValueError, RecursionError):
         return None
-
-
-def _integer(text: str) -> float:
-    try:
-        return int(text)
-    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
-        return float(text)
 
 
 def _is_answer(value: Any) -> bool:

@@ -44,6 +44,7 @@ class Handlers:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: dict[Job, tuple[asyncio.Task[Any], float]] = {}
         self._freed = asyncio.Event()
+        self._is_paused = False
 
     @property
     def running(self) -> int:
@@ -57,7 +58,14 @@ class Handlers:
 
     def room_after(self, ends: int) -> int:
         """The number of jobs that can start once this many more have ended."""
+        if self._is_paused:
+            return 0
         return min(self._concurrency - len(self._running) - self._outbox.open + ends, self._limits.left)
+
+    def pause(self, *, paused: bool) -> None:
+        """Whether there is no room, whatever ends."""
+        self._is_paused = paused
+        self._freed.set()
 
     async def has_room(self) -> None:
         """Wait until a job can start."""

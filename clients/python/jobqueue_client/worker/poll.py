@@ -49,6 +49,7 @@ class Poll:
         self._none_beside.set()
         self._stopping = False
         self._failures = 0
+        self._leaving: asyncio.Task[None] | None = None
         self._route = client.route()
 
     async def run(self) -> None:
@@ -97,6 +98,20 @@ class Poll:
         if not isinstance(result, JobQueueError):
             with contextlib.suppress(Unreachable):
                 self._begin(result_of(pop, result))
+
+    def pause(self) -> None:
+        """Begin no poll, and end the one that waits. Jobs that it still brings are begun."""
+        self._handlers.pause(paused=True)
+        if self._in_flight and self._leaving is None:
+            self._leaving = asyncio.create_task(self._leave())
+            self._leaving.add_done_callback(self._has_left)
+
+    def resume(self) -> None:
+        """Poll again."""
+        self._handlers.pause(paused=False)
+
+    def _has_left(self, _: object) -> None:
+        self._leaving = None
 
     async def stop(self) -> None:
         """Start no new job. The waiting poll ends at once; jobs that it still brings are given back."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, Unpack
 
 from jobqueue_client.access.options import AccessFields
+from jobqueue_client.answers import Loads, loads
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.worker.handlers import Work
 from jobqueue_client.worker.lifecycle import Lifecycle, WorkerOptions
@@ -56,6 +57,7 @@ class Worker:
         timeout_s: float = 10,
         connect_timeout_s: float = 3,
         headers: Mapping[str, str] | None = None,
+        loads: Loads = loads,
         **access: Unpack[AccessFields],
     ) -> None:
         self._options = WorkerOptions(
@@ -77,6 +79,7 @@ class Worker:
             connect_timeout_s=connect_timeout_s,
             retry_for_s=0,
             headers=headers,
+            loads=loads,
             **access,
         )
         hooks = Hooks(on_event, on_error, on_death)
@@ -88,6 +91,8 @@ class Worker:
         self._stopping = Stopping()
         self._stopped = threading.Event()
         self._signalled = False
+        self._is_paused = False
+        self._lifecycle: Lifecycle | None = None
 
     def job(self, topic: str) -> Callable[[H], H]:
         """Decorator: register the handler of a topic's jobs. Raises ValueError if the topic has one."""
@@ -133,7 +138,23 @@ class Worker:
             self._stopping.ask("stop")
         async with self._client as client:
             work = Work(self._handlers, self._middleware)
-            return await Lifecycle(client, self._options, work, self._stopping, self._report).work()
+            self._lifecycle = Lifecycle(client, self._options, work, self._stopping, self._report)
+            self._lifecycle.pause(paused=self._is_paused)
+            return await self._lifecycle.work()
+
+    def pause(self) -> None:
+        """Take no more jobs until `resume`; those that run go on. In the worker's event loop, or before it runs."""
+        self._pause(paused=True)
+
+    def resume(self) -> None:
+        """Take jobs again."""
+        self._pause(paused=False)
+
+    def _pause(self, *, paused: bool) -> None:
+        if paused is not self._is_paused:
+            self._is_paused = paused
+            if self._lifecycle is not None:
+                self._lifecycle.pause(paused=paused)
 
     def stop(self) -> None:
         """Start no new job, and stop once the running ones end, within `grace_s`. May be called from any thread."""

@@ -1,0 +1,1 @@
+"""The commands that hand jobs on: to the URLs in their bodies, and to brokers."""

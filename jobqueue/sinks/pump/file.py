@@ -1,0 +1,174 @@
+"""The file of `jobqueue deliver`: where the service is, and the sinks."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+
+from jobqueue.access.secret_values import read_secret
+from jobqueue.errors import SettingsError
+from jobqueue.schema import fields
+from jobqueue.sinks import KINDS, OUR_HEADERS, Common, Template
+
+MOST_SINKS = 50
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_AT = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class Service(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is at the top of the file."""
+
+    url: Annotated[str, Meta(min_length=1)] = "http://127.0.0.1:8000"
+    token_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """0: no scrapes are answered."""
+    sinks: dict[str, dict[str, Any]] = {}
+
+
+class File(Struct, frozen=True):
+    """A file that is right."""
+
+    service: Service
+    sinks: Mapping[str, Common]
+
+
+def load(path: str, environment: Mapping[str, str] | None = None) -> File:
+    """Read a file. Raises SettingsError, which names the file, the sink, the setting, and what is allowed."""
+    given = _filled(_read(path), os.environ if environment is None else environment, path)
+    service = _checked(given, Service, path, "")
+    if not 1 <= len(service.sinks) <= MOST_SINKS:
+        raise SettingsError(f"{path}: it must have 1 to {MOST_SINKS} tables [sinks.NAME]")
+    sinks = {name: _sink(path, name, table) for name, table in service.sinks.items()}
+    _check_topics(path, sinks)
+    return File(service, sinks)
+
+
+def kind_of(settings: Common) -> Any:
+    """The module of a sink's kind."""
+    return importlib.import_module(KINDS[settings.kind].module)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+
+
+def _filled(value: Any, environment: Mapping[str, str], place: str) -> Any:
+    """The same with what `${NAME}` stands for in its texts."""
+    if isinstance(value, dict):
+        return {name: _filled(each, environment, f"{place}: {name}") for name, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, environment, place) for each in value]
+    if not isinstance(value, str):
+        return value
+    is_url = "://" in value  # there a value must not end its part of the URL
+
+    def filled(match: re.Match[str]) -> str:
+        text = _variable(match[1], environment, place)
+        return quote(text, safe="") if is_url else text
+
+    return _VARIABLE.sub(filled, value)
+
+
+def _variable(name: str, environment: Mapping[str, str], place: str) -> str:
+    if file := environment.get(f"{name}_FILE"):
+        return read_secret(file, f"{name}_FILE")
+    if text := environment.get(name):
+        return text
+    raise SettingsError(f"{place}: ${{{name}}} is empty: set {name} or {name}_FILE in the environment")
+
+
+def _sink(path: str, name: str, table: dict[str, Any]) -> Common:
+    place = f"{path}: sinks.{name}"
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"{place}: the name of a sink must be 1 to 40 characters of A-Z a-z 0-9 . _ -")
+    kind = table.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SettingsError(f"{place}.kind must be one of {', '.join(sorted(KINDS))}{_hint(kind, KINDS)}")
+    try:
+        module = importlib.import_module(KINDS[kind].module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "jobqueue":
+            raise
+        extra = KINDS[kind].extra
+        raise SettingsError(f"{place}: {kind} needs a library: install jobqueue with its extra [{extra}]") from None
+    settings: Common = _checked(table, module.Settings, path, f"sinks.{name}.")
+    _check(place, settings)
+    return settings
+
+
+def _checked(given: Any, kind: Any, path: str, prefix: str) -> Any:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {_explained(str(error), kind, prefix)}") from None
+
+
+def _explained(text: str, kind: type[Struct], prefix: str) -> str:
+    if unknown := _UNKNOWN.match(text):
+        return f"{prefix}{unknown[1][:64]} is unknown{_hint(unknown[1], kind.__struct_fields__)}"
+    if missing := _MISSING.match(text):
+        return f"{prefix}{missing[1]} is missing"
+    match = _AT.match(text)
+    assert match
+    place = f"{prefix}{match[2] or ''}".rstrip(".")
+    return f"{place}: {match[1][0].lower()}{match[1][1:]}"
+
+
+def _hint(name: object, known: Any) -> str:
+    near = difflib.get_close_matches(str(name), tuple(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _check(place: str, settings: Common) -> None:
+    for topic in settings.topics:
+        if not fields.is_name(topic):
+            raise SettingsError(f"{place}.topics: {topic[:64]!r}: a topic must be {fields.NAME}")
+    if settings.order == "strict" and settings.most_in_flight > 1:
+        raise SettingsError(f'{place}.in_flight must be 1 where order = "strict"')
+    for name in settings.headers:
+        if not _HEADER.fullmatch(name) or name.lower() in OUR_HEADERS or settings.keeps(name):
+            raise SettingsError(f"{place}.headers: {name[:64]!r} may not be set here")
+    for name in settings.templates:
+        try:
+            Template(getattr(settings, name))
+        except ValueError as error:
+            raise SettingsError(f"{place}.{name} {error}") from None
+    if settings.schemes:
+        scheme = urlsplit(getattr(settings, "url", "")).scheme
+        if scheme not in settings.schemes:
+            raise SettingsError(f"{place}.url must begin with {' or '.join(f'{each}://' for each in settings.schemes)}")
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise SettingsError(f"{place}: tls_cert and tls_key go together")
+
+
+def _check_topics(path: str, sinks: Mapping[str, Common]) -> None:
+    owners: dict[str, str] = {}
+    for name, settings in sinks.items():
+        for topic in settings.topics:
+            if topic in owners:
+                where = f"in sinks.{owners[topic]} too" if owners[topic] != name else "there twice"
+                raise SettingsError(f"{path}: sinks.{name}.topics: {topic} is {where}; a topic belongs to one sink")
+            owners[topic] = name

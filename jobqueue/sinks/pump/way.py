@@ -1,0 +1,152 @@
+"""The way to a broker: whether it is up, what is in flight on it, and how it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+
+import structlog
+
+from jobqueue.sinks import Common, Down, Message, Refused, Sink
+from jobqueue.sinks.pump.figures import Figures
+
+log = structlog.get_logger()
+
+_FIRST_S, _LONGEST_S = 1.0, 60.0
+_GONE = "the connection is gone"
+
+
+class Way:
+    """One sink's. `changed`: called when the broker begins or ceases to take messages."""
+
+    def __init__(self, name: str, settings: Common, figures: Figures, changed: Callable[[bool], None]) -> None:
+        self._name, self._figures, self._changed = name, figures, changed
+        self._timeout_s, self._confirm_s = settings.timeout_s, settings.confirm_s
+        self._sink: Sink | None = None
+        self._is_up = False
+        self._blocked = ""
+        self._reason = ""
+        self._numbers = itertools.count(1)
+        self._last_confirmed = 0
+        self._deadlines: dict[int, asyncio.Timeout] = {}
+        self._broken = asyncio.Event()
+        self._again = asyncio.Event()
+        self._pause_s = 0.0
+
+    @property
+    def takes(self) -> bool:
+        """Whether the broker takes messages, as far as is known."""
+        return self._is_up and not self._blocked
+
+    async def run(self, sink: Sink) -> None:
+        """Keep the way up until cancelled."""
+        self._sink = sink
+        pause_s = _FIRST_S
+        try:
+            while True:
+                self._broken.clear()
+                try:
+                    async with asyncio.timeout(self._timeout_s):
+                        await sink.connect()
+                except (Down, TimeoutError) as error:
+                    self._note_down(
+                        error if isinstance(error, Down) else Down(f"no connection in {self._timeout_s:g} s")
+                    )
+                except Exception as error:
+                    log.exception("sink.broke", sink=self._name)
+                    self._note_down(Down(f"a defect of the sink: {type(error).__name__}"))
+                else:
+                    self._note_up()
+                    up_at = time.monotonic()
+                    await self._broken.wait()
+                    if time.monotonic() - up_at > pause_s:
+                        pause_s = _FIRST_S
+                await sink.close()
+                await self._wait(max(pause_s, self._pause_s))
+                pause_s = min(2 * pause_s, _LONGEST_S)
+                self._figures.reconnects.labels(self._name).inc()
+        finally:
+            self._figures.up.labels(self._name).set(0)
+            await sink.close()
+
+    def try_again(self) -> None:
+        """Do not wait for the next attempt."""
+        self._again.set()
+
+    async def send(self, message: Message) -> None:
+        """Send one message. Raises Poison, Refused, Down."""
+        if not self._is_up:
+            raise Down(self._reason)
+        assert self._sink
+        number = next(self._numbers)
+        try:
+            await self._send_in_time(self._sink, number, message)
+        except TimeoutError:
+            raise self._unconfirmed(number) from None
+        except Down as down:
+            self.lost(down)
+            raise
+        self._last_confirmed = max(self._last_confirmed, number)
+
+    async def _send_in_time(self, sink: Sink, number: int, message: Message) -> None:
+        try:
+            async with asyncio.timeout(self._confirm_s) as self._deadlines[number]:
+                await sink.send(message)
+        finally:
+            del self._deadlines[number]
+
+    def lost(self, down: Down) -> None:
+        """The way is down: what is in flight will not be confirmed, and goes back."""
+        if not self._is_up:
+            return
+        self._note_down(down)
+        now = asyncio.get_running_loop().time()
+        for deadline in self._deadlines.values():
+            if not deadline.expired():
+                deadline.reschedule(now)
+        self._broken.set()
+
+    def blocked(self, reason: str) -> None:
+        """The broker takes nothing for now; empty: it does again. What is in flight may still be confirmed."""
+        if reason and not self._blocked:
+            log.warning("sink.blocked", sink=self._name, reason=reason)
+        self._blocked = reason
+        self._tell()
+
+    def _unconfirmed(self, number: int) -> Refused | Down:
+        if not self._is_up:
+            return Down(self._reason)
+        why = f"no confirmation in {self._confirm_s or self._timeout_s:g} s"
+        if self._last_confirmed > number:  # the broker works, and does not answer for this one
+            return Refused(why)
+        down = Down(why)
+        self.lost(down)
+        return down
+
+    def _note_up(self) -> None:
+        self._is_up, self._blocked = True, ""
+        log.info("sink.up", sink=self._name)
+        self._tell()
+
+    def _note_down(self, down: Down) -> None:
+        was_up, self._is_up = self._is_up, False
+        self._pause_s = down.for_s
+        reason = str(down) or _GONE
+        if was_up or reason != self._reason:
+            log.warning("sink.down", sink=self._name, reason=reason)
+        self._reason = reason
+        self._tell()
+
+    def _tell(self) -> None:
+        self._figures.up.labels(self._name).set(self.takes)
+        self._changed(self.takes)
+
+    async def _wait(self, seconds: float) -> None:
+        self._again.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._again.wait()
+        except TimeoutError:
+            pass

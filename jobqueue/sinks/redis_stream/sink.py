@@ -1,0 +1,144 @@
+"""The sink, and its settings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from buckets.errors import JobQueueError, NoRoom, Unavailable
+from buckets.redis.client import Redis
+from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused
+from jobqueue.sinks.redis_stream.acks import Acks
+from jobqueue.sinks.redis_stream.layouts import Lisa, Plain
+from jobqueue.sinks.redis_stream.trimming import Trimming
+
+_LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM")
+_MOST_BYTES = 512 << 20  # of a value
+
+
+class Settings(Common, frozen=True, kw_only=True):
+    url: Annotated[str, Meta(min_length=1)]
+    """As of the service: redis, rediss, redis+sentinel, redis+cluster."""
+    stream: Annotated[str, Meta(min_length=1)] = "jobqueue:{topic}"
+    done: Literal["appended", "acked"] = "appended"
+    """When a message is confirmed."""
+    group: str = ""
+    """Whose acknowledgement counts. It is made at the beginning of a stream."""
+    poll_ms: Annotated[int, Meta(ge=10, le=60_000)] = 200
+    ack_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
+    """An entry that a consumer had for so long is taken out."""
+    maxlen: Annotated[int, Meta(ge=1)] | None = None
+    """Entries, about; older ones are cut off, read or not."""
+    layout: Literal["plain", "lisa"] = "plain"
+    clazz: str = ""
+    """Of lisa's bodies, where a job has no header `clazz`."""
+    templates = ("stream",)
+    schemes = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+    def __post_init__(self) -> None:
+        if bool(self.group) != (self.done == "acked"):
+            raise ValueError('group and done = "acked" go together')
+        if self.layout == "lisa" and (self.done != "acked" or "cluster" in self.url.partition(":")[0]):
+            raise ValueError('layout = "lisa" needs done = "acked", and no Redis Cluster')
+
+    @property
+    def confirm_s(self) -> float | None:
+        return None if self.done == "acked" else self.timeout_s
+
+    def keeps(self, header: str) -> bool:
+        return header == "body"
+
+
+class Sink:
+    """A client of its own."""
+
+    def __init__(self, settings: Settings, events: Events) -> None:
+        self._settings, self._events = settings, events
+        self._layout = Lisa(settings.clazz) if settings.layout == "lisa" else Plain(settings.stream, settings.maxlen)
+        self._redis: Redis | None = None
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> None:
+        settings = self._settings
+        try:
+            self._redis = redis = Redis(settings.url, settings.timeout_s)
+            self._acks = Acks(redis, settings.group, settings.ack_timeout_s) if settings.group else None
+            self._trimming = Trimming(redis)
+            await redis.read("XLEN", self._sample(settings.topics[0]))
+        except (ValueError, TypeError):
+            raise Down("url is not a valid Redis URL") from None
+        except JobQueueError as error:
+            raise self._down(error) from None
+        self._loops = [asyncio.create_task(self._trimming.run())]
+        if self._acks:
+            self._loops.append(asyncio.create_task(self._keep_looking(self._acks)))
+
+    async def send(self, message: Message) -> None:
+        if self._redis is None:
+            raise Down("no connection")
+        if len(message.body) > _MOST_BYTES:
+            raise Poison("it is larger than a value of Redis may be")
+        stream = self._layout.stream_of(message)
+        try:
+            if self._acks:
+                await self._acks.make_group(stream)
+            async with asyncio.timeout(self._settings.timeout_s):
+                entry = await self._layout.append(self._redis, stream, message)
+            self._trimming.touch(stream)
+            if self._acks and entry is not None:
+                await self._until_acked(self._acks, stream, entry, message)
+        except NoRoom:
+            raise Refused("its Redis is full, or cannot write to its disk") from None
+        except JobQueueError as error:
+            raise self._down(error) from None
+
+    async def _until_acked(self, acks: Acks, stream: str, entry: bytes, message: Message) -> None:
+        assert self._redis
+        try:
+            await acks.wait(stream, entry)
+        except Refused:
+            await self._layout.gave_up(self._redis, message)
+            raise
+        await self._layout.settled(self._redis, stream, entry, message)
+
+    async def check(self) -> list[str]:
+        assert self._redis
+        lines = []
+        for topic in self._settings.topics:
+            stream = self._sample(topic)
+            length = await self._redis.read("XLEN", stream)
+            lines.append(f"{topic}: stream {stream}, {length:,} entries")
+        return lines
+
+    async def close(self) -> None:
+        loops, self._loops = self._loops, []
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        redis, self._redis = self._redis, None
+        if redis is not None:
+            await redis.close()
+
+    async def _keep_looking(self, acks: Acks) -> None:
+        while True:
+            await asyncio.sleep(self._settings.poll_ms / 1000)
+            try:
+                await acks.look()
+            except JobQueueError as error:
+                self._events.lost(self._down(error))
+            except Down as down:
+                self._events.lost(down)
+
+    def _down(self, error: JobQueueError) -> Down:
+        trouble = self._redis.trouble if self._redis else ""
+        words = trouble if isinstance(error, Unavailable) and trouble else error.message
+        return Down(words, 60.0 if words.startswith(_LOGIN) else 0.0)
+
+    def _sample(self, topic: str) -> str:
+        """The stream of a topic; any one where it depends on the job."""
+        with contextlib.suppress(Poison):
+            return self._layout.stream_of(Message("example", topic, "", 0.0, 1, {}, b"", is_json=True))
+        return "jobqueue:example"

@@ -1,0 +1,126 @@
+"""Databases with an inbox: a file of SQLite, PostgreSQL, MariaDB."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from typing import Any
+
+from sqlalchemy import text
+
+from jobqueue.journal.database import engine_of
+from jobqueue.journal.url import address
+from jobqueue.sinks.sql.inbox import inbox
+from tests.jobqueue.journal import servers
+from tests.jobqueue.sinks.brokers import Broker, Missing, Received
+
+
+class Database(Broker):
+    """What all of them have."""
+
+    kind = "sql"
+    drops_repetitions = True
+    url: str
+
+    async def prepare(self, topics: list[str]) -> None:
+        engine = await engine_of(address(self.url))
+        async with engine.begin() as connection:
+            await connection.run_sync(inbox("jobqueue_inbox").create)
+        await engine.dispose()
+
+    def table(self) -> dict[str, Any]:
+        return {"kind": "sql", "url": self.url}
+
+    async def received(self) -> list[Received]:
+        rows = await self.rows("SELECT message_key, headers, body FROM jobqueue_inbox")
+        return [Received(row[0], json.loads(row[1]), row[2].encode()) for row in rows]
+
+    async def rows(self, query: str) -> list[Any]:
+        """The rows of a query."""
+        engine = await engine_of(address(self.url))
+        async with engine.begin() as connection:
+            result = await connection.execute(text(query))
+            rows = list(result.all()) if result.returns_rows else []
+        await engine.dispose()
+        return rows
+
+
+class _Served(Database):
+    server: servers.Server
+
+    def command(self) -> list[str]:
+        return self.server.command()
+
+    async def answers(self) -> bool:
+        return True
+
+    async def start(self) -> None:
+        try:
+            if not hasattr(self, "server"):
+                self.server = await asyncio.to_thread(self.new_server)
+                await asyncio.to_thread(self.server.prepare)
+                await asyncio.to_thread(self.server.start)
+                self.url = await asyncio.to_thread(self.server.new_database)
+            else:
+                await asyncio.to_thread(self.server.start)
+        except servers.Missing as error:
+            raise Missing(str(error)) from None
+
+    def new_server(self) -> servers.Server:
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        if hasattr(self, "server"):
+            self.server.kill()
+
+    def freeze(self) -> None:
+        self.server.freeze()
+
+    def thaw(self) -> None:
+        if hasattr(self, "server"):
+            self.server.thaw()
+
+
+class PostgreSQL(_Served):
+    def new_server(self) -> servers.Server:
+        return servers.PostgreSQL()
+
+
+class MariaDB(_Served):
+    def new_server(self) -> servers.Server:
+        return servers.MariaDB()
+
+
+class SQLite(Database):
+    """Frozen: another transaction holds it. Killed: its file is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file = self.folder / "inbox.db"
+        self.url = f"sqlite:///{self.file}"
+        self._holder: sqlite3.Connection | None = None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    async def answers(self) -> bool:
+        return True
+
+    async def start(self) -> None:
+        away = self.file.with_suffix(".away")
+        if away.exists():
+            away.replace(self.file)
+
+    def kill(self) -> None:
+        if self.file.exists():
+            self.file.replace(self.file.with_suffix(".away"))
+
+    def freeze(self) -> None:
+        self._holder = sqlite3.connect(self.file, isolation_level=None)
+        self._holder.execute("BEGIN EXCLUSIVE")
+
+    def thaw(self) -> None:
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None

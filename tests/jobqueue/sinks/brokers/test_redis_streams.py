@@ -1,0 +1,190 @@
+"""The kind `redis-stream`: groups that acknowledge, consumers that die, trimming, lisa's layout, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobqueue_client import AsyncClient
+
+from buckets.errors import JobQueueError
+from buckets.redis.client import Redis
+from jobqueue.sinks.redis_stream.trimming import Trimming
+from tests.acceptance.service import ServiceProcess
+from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
+from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+pytestmark = pytest.mark.timeout(300)
+
+ACKED: dict[str, Any] = {"done": "acked", "group": "g", "poll_ms": 20, "ack_timeout_s": 0.5}
+
+
+@pytest.fixture
+async def stage(own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
+    broker = RedisStreams()
+    await broker.start()
+    try:
+        async with ServiceProcess("--redis", own_server.url) as service, AsyncClient(service.url) as client:
+            stage = Stage(broker, service, client, tmp_path)
+            yield stage
+            await stage.end()
+    finally:
+        broker.remove()
+
+
+@pytest.fixture
+async def streams(stage: Stage) -> AsyncIterator[Redis]:
+    """A client of the Redis of the streams."""
+    assert isinstance(stage.broker, RedisStreams)
+    redis = Redis(stage.broker.url)
+    yield redis
+    await redis.close()
+
+
+Read = list[tuple[bytes, dict[bytes, bytes]]]
+
+
+async def read(redis: Redis, stream: str = "jobs", group: str = "g", count: int = 10) -> Read:
+    """What a consumer gets: ids and fields."""
+    try:
+        reply = await redis.ask(stream, "XREADGROUP", "GROUP", group, "c", "COUNT", count, "STREAMS", stream, ">")
+    except JobQueueError:  # the group is not there yet
+        return []
+    return [(entry, dict(zip(fields[::2], fields[1::2], strict=True))) for entry, fields in (reply or [[0, []]])[0][1]]
+
+
+async def some_read(redis: Redis, **where: Any) -> Read:
+    found: list[Any] = []
+
+    async def came() -> bool:
+        found.extend(await read(redis, **where))
+        return bool(found)
+
+    await until(came, within_s=30)
+    return found
+
+
+async def test_a_job_is_finished_when_the_group_has_acknowledged_it(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED)
+    await stage.add([{"topic": "jobs", "id": "a", "body": {"n": 1}, "ttr": 1}])
+    await stage.deliver.start()
+    ((entry, fields),) = await some_read(streams)
+    assert (fields[b"jobqueue-id"], fields[b"body"]) == (b"a", b'{"n":1}')
+    assert (await stage.client.get("a"))["state"] == "reserved"
+    await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+    assert (await stage.client.get("a"))["state"] == "finished"
+
+
+async def test_what_a_consumer_died_with_comes_again_and_is_dead_after_its_tries(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED)
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 2, "backoff": [0.1]}])
+    await stage.deliver.start()
+    ((first, _),) = await some_read(streams)
+    ((second, fields),) = await some_read(streams)
+    assert second != first and fields[b"jobqueue-attempt"] == b"2"
+    await until(lambda: is_dead(stage, "a"), within_s=30)
+    assert (await stage.dead())["a"] == "sink under-test: no ack"
+    assert await streams.read("XLEN", "jobs") == 0
+
+
+async def is_dead(stage: Stage, job_id: str) -> bool:
+    return job_id in await stage.dead()
+
+
+async def test_entries_that_nobody_reads_bound_what_is_taken(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED, in_flight=5)
+    await stage.add([{"topic": "jobs", "id": f"a{n}", "body": 1} for n in range(20)])
+    await stage.deliver.start()
+    await until(lambda: has_entries(streams, 5), within_s=30)
+    assert (await stage.client.stats("jobs"))["counts"]["reserved"] == 5
+    for _ in range(20):
+        for entry, _fields in await some_read(streams, count=1):
+            await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+
+
+async def has_entries(redis: Redis, number: int) -> bool:
+    return bool(await redis.read("XLEN", "jobs") == number)
+
+
+async def test_trimming_takes_what_every_group_is_done_with_and_nothing_else(streams: Redis) -> None:
+    entries = [await streams.ask("s", "XADD", "s", "*", "n", n) for n in range(300)]
+    for group in ("one", "two"):
+        await streams.ask("s", "XGROUP", "CREATE", "s", group, "0")
+    await Trimming(streams).trim("s")
+    assert await streams.read("XLEN", "s") == 300
+    await read(streams, "s", "one", 300)
+    await streams.ask("s", "XACK", "s", "one", *entries)
+    await Trimming(streams).trim("s")
+    assert await streams.read("XLEN", "s") == 300
+    await read(streams, "s", "two", 200)
+    await streams.ask("s", "XACK", "s", "two", *entries[:100], *entries[150:200])
+    await Trimming(streams).trim("s")
+    left = [entry for entry, _ in await streams.read("XRANGE", "s", "-", "+")]
+    assert left == entries[100:]
+
+
+async def test_a_full_redis_refuses_with_a_counted_try_and_another_type_of_key_is_an_outage(
+    stage: Stage, streams: Redis
+) -> None:
+    stage.write()
+    await streams.read("CONFIG", "SET", "maxmemory", "1")
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "backoff": [0.1]}])
+    await stage.deliver.start()
+    await until(lambda: is_logged(stage, "sink.refused"), within_s=30)
+    await streams.read("CONFIG", "SET", "maxmemory", "0")
+    await stage.until_none_is_left()
+    await streams.read("DEL", "jobs")
+    await streams.read("SET", "jobs", "x")
+    await stage.add([{"topic": "jobs", "id": "b", "body": 1, "tries": 1}])
+    await until(lambda: is_logged(stage, "sink.down"), within_s=30)
+    assert "WRONGTYPE" in stage.deliver.logged("sink.down")[0]["reason"]
+    await streams.read("DEL", "jobs")
+    await stage.until_none_is_left()
+    assert await stage.dead() == {}
+
+
+async def is_logged(stage: Stage, event: str) -> bool:
+    return bool(stage.deliver.logged(event))
+
+
+async def test_lisas_consumers_find_what_lisa_writes(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED, layout="lisa", clazz="com.example.Order")
+    await stage.add([{"topic": "jobs", "id": "a", "body": {"n": 1}}])
+    await stage.deliver.start()
+    ((entry, fields),) = await some_read(streams, stream="stream:ready_queue:jobs")
+    job_id, _, due = fields[b"msg"].partition(b"|")
+    body = json.loads(await streams.read("GET", "message:body:jobs:a"))
+    assert (job_id, body) == (b"a", {"body": {"n": 1}, "clazz": "com.example.Order"})
+    assert int(due) == round((await stage.client.get("a"))["due"] * 1000)
+    await streams.ask("stream:ready_queue:jobs", "XACK", "stream:ready_queue:jobs", "g", entry)
+    await streams.read("DEL", "message:body:jobs:a")
+    await stage.until_none_is_left()
+    assert await streams.read("KEYS", "*") == [b"stream:ready_queue:jobs"]
+
+
+async def test_a_message_that_lisas_consumer_finished_late_is_not_sent_again(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED, layout="lisa")
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "backoff": [1]}])
+    await stage.deliver.start()
+    await some_read(streams, stream="stream:ready_queue:jobs")
+    await until(lambda: is_logged(stage, "sink.refused"), within_s=30)
+    await streams.read("DEL", "message:body:jobs:a")  # what its consumer does when it is done
+    await stage.until_none_is_left()
+    assert (await stage.client.get("a"))["state"] == "finished"
+    assert await streams.read("XLEN", "stream:ready_queue:jobs") == 0
+
+
+async def test_lisas_dead_messages_are_garbage(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED, layout="lisa")
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1}])
+    await stage.deliver.start()
+    await some_read(streams, stream="stream:ready_queue:jobs")
+    await until(lambda: is_dead(stage, "a"), within_s=30)
+    assert await streams.read("SMEMBERS", "set:garbage_key:jobs") == [b"a"]
