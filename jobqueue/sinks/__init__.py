@@ -49,12 +49,14 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     timeout_s: Annotated[float, Meta(ge=0.1, le=300)] = 10.0
     """For a confirmation, and for a connection."""
     order: Literal["none", "strict"] = "none"
-    body: Literal["as-is", "text", "envelope"] = "as-is"
+    body: Literal["as-is", "text", "envelope", "mykit"] = "as-is"
     headers: dict[str, _TEXT] = {}
     tls_ca: str = ""
     tls_cert: str = ""
     tls_key: str = ""
 
+    forms: ClassVar[Sequence[str]] = ("as-is", "text", "envelope")
+    """What `body` may be."""
     templates: ClassVar[Sequence[str]] = ()
     """The names of settings that are templates."""
     schemes: ClassVar[Sequence[str]] = ()

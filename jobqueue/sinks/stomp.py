@@ -36,6 +36,7 @@ class Settings(Common, frozen=True, kw_only=True):
     """The header `host` of CONNECT: RabbitMQ's virtual host; ActiveMQ ignores it."""
     amq_text: bool = False
     """For ActiveMQ: text messages, where consumers otherwise get bytes."""
+    forms = (*Common.forms, "mykit")
     templates = ("destination",)
     schemes = ("stomp", "stomps")
 

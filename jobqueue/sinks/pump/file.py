@@ -146,6 +146,8 @@ def _check(place: str, settings: Common) -> None:
     for topic in settings.topics:
         if not fields.is_name(topic):
             raise SettingsError(f"{place}.topics: {topic[:64]!r}: a topic must be {fields.NAME}")
+    if settings.body not in settings.forms:
+        raise SettingsError(f"{place}.body must be one of {', '.join(settings.forms)}")
     if settings.order == "strict" and settings.most_in_flight > 1:
         raise SettingsError(f'{place}.in_flight must be 1 where order = "strict"')
     for name in settings.headers:

@@ -79,11 +79,12 @@ class Stage:
             if deliver.process and deliver.process.returncode is None:
                 await deliver.stop(signal.SIGKILL)
 
-    def write(self, topics: Sequence[str] = ("jobs",), **settings: Any) -> None:
+    def write(self, topics: Sequence[str] = ("jobs",), metrics_port: int = 0, **settings: Any) -> None:
         """The file of `deliver`: one sink, named `under-test`."""
         table = {**self.broker.table(), "topics": list(topics), **settings}
         lines = [
             f'url = "{self.service.url}"',
+            f"metrics_port = {metrics_port}",
             "[sinks.under-test]",
             *(f"{name} = {toml(table[name])}" for name in table),
         ]

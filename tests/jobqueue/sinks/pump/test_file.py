@@ -46,6 +46,7 @@ BARE = "[sinks.a]\nkind = 'redis-stream'\n"
         (A + GOOD + "\n[sinks.b]\n" + GOOD, "FILE: sinks.b.topics: t is in sinks.a too; a topic belongs to one"),
         (A + GOOD + "\nheaders = {jobqueue-id = 'x'}", "FILE: sinks.a.headers: 'jobqueue-id' may not be set"),
         (A + GOOD + "\ndone = 'acked'", 'FILE: sinks.a: group and done = "acked" go together'),
+        (A + GOOD + "\nbody = 'mykit'", "FILE: sinks.a.body must be one of as-is, text, envelope"),
         (A + GOOD + "\ntls_cert = 'x'", "FILE: sinks.a: tls_cert and tls_key go together"),
         (A + "kind = 'kafak'", "did you mean kafka?"),
         (A + GOOD.replace("127.0.0.1", "${HOST}"), "${HOST} is empty: set HOST or HOST_FILE in the environment"),

@@ -1,0 +1,105 @@
+"""The kind `stomp`: errors of RabbitMQ, texts of ActiveMQ, and what mykit-delay's consumers read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import stompman
+from jobqueue_client import AsyncClient
+
+from tests.acceptance.service import ServiceProcess
+from tests.jobqueue.sinks.brokers import Broker, Missing
+from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.jobqueue.sinks.brokers.stomp_servers import ActiveMq, RabbitMqStomp
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@asynccontextmanager
+async def staged(broker: Broker, redis: RedisServer, folder: Path) -> AsyncIterator[Stage]:
+    try:
+        await broker.start()
+        await broker.prepare(["jobs"])
+        async with ServiceProcess("--redis", redis.url) as service, AsyncClient(service.url) as client:
+            stage = Stage(broker, service, client, folder)
+            stage.write()
+            yield stage
+            await stage.end()
+    except Missing as error:
+        pytest.skip(f"{error} is not installed; .ci/run installs it")
+    finally:
+        broker.remove()
+
+
+@pytest.fixture
+async def rabbit(own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(RabbitMqStomp(), own_server, tmp_path) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def active(own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(ActiveMq(), own_server, tmp_path) as stage:
+        yield stage
+
+
+async def is_down(stage: Stage) -> bool:
+    return bool(stage.deliver.logged("sink.down"))
+
+
+async def test_an_error_that_names_no_message_is_an_outage(rabbit: Stage) -> None:
+    rabbit.write(destination="/nowhere/x")
+    await rabbit.add([{"topic": "jobs", "id": f"a{n}", "body": 1, "tries": 1} for n in range(5)])
+    await rabbit.deliver.start()
+    await until(lambda: is_down(rabbit), within_s=30)
+    rabbit.write()
+    rabbit.deliver.reload()
+    await rabbit.until_none_is_left()
+    assert await rabbit.dead() == {}
+    assert len(await rabbit.received()) == 5
+
+
+async def test_a_wrong_password_or_virtual_host_is_told(rabbit: Stage) -> None:
+    url = rabbit.broker.table()["url"]
+    rabbit.write(url=url.replace("guest:guest", "guest:secret-word"))
+    assert await rabbit.check() == 1
+    assert rabbit.check_text == "under-test: stomp: the login was refused: Bad CONNECT\n"
+    rabbit.write(vhost="none")
+    assert await rabbit.check() == 1
+    assert "the login was refused" in rabbit.check_text
+
+
+async def test_mykits_consumers_get_a_text_with_the_job(active: Stage) -> None:
+    active.write(amq_text=True, body="mykit", destination="/queue/texts")
+    headers = {"bizKey": "1001", "subtopic": "close"}
+    await active.add(
+        [{"topic": "jobs", "id": "order:1001", "body": '{"order":1001}', "headers": headers, "delay": 0.1}]
+    )
+    await active.deliver.start()
+    await active.until_none_is_left()
+    assert isinstance(active.broker, ActiveMq)
+    (frame,) = await frames(active.broker, "/queue/texts")
+    assert "content-length" not in frame.headers  # which would make it bytes for a consumer in Java
+    told = json.loads(frame.body)
+    assert list(told) == ["bizKey", "body", "createTime", "delay", "id", "status", "subtopic", "topic", "ttl"]
+    job = await active.client.get("order:1001")
+    assert (told["bizKey"], told["subtopic"], told["body"]) == ("1001", "close", '{"order":1001}')
+    assert (told["id"], told["topic"], told["status"], told["delay"]) == ("order:1001", "jobs", 2, 100)
+    assert told["createTime"] == round(job["created"] * 1000)
+
+
+async def frames(broker: ActiveMq, destination: str) -> list[stompman.MessageFrame]:
+    """The first message of a queue."""
+    found: asyncio.Queue[stompman.MessageFrame] = asyncio.Queue()
+    async with stompman.Client([stompman.ConnectionParameters("127.0.0.1", broker.stomp, "", "")]) as client:
+        subscription = await client.subscribe(destination, found.put, on_suppressed_exception=lambda *_: None)
+        first = await asyncio.wait_for(found.get(), 20)
+        await subscription.unsubscribe()
+    return [first]
