@@ -109,9 +109,10 @@ acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the c
 LOCK ?= deploy/docker/requirements.lock
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
+IMAGE_EXTRAS := embedded journal journal-postgresql journal-mysql sink-amqp sink-kafka sink-nats sink-sql sink-stomp
 lock: setup-test  ## update deploy/docker/requirements.lock after a change of pyproject.toml; UPGRADE=--upgrade takes the newest
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--extra embedded --extra journal --extra journal-postgresql --extra journal-mysql --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
+		$(addprefix --extra ,$(IMAGE_EXTRAS)) --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
 
 fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
