@@ -136,11 +136,17 @@ def access_of(service: Service) -> AccessFields:
 
 async def deliver(path: str, only: frozenset[str]) -> bool:
     """Run the sinks of a file. Raises SettingsError before anything begins."""
+    file = _loaded(path, only)
+    return await Deliver(file, lambda: files.load(path), only).run()
+
+
+def _loaded(path: str, only: frozenset[str]) -> File:
+    """The file, which has the sinks that are asked for. Raises SettingsError."""
     file = files.load(path)
     unknown = sorted(only - file.sinks.keys())
     if unknown:
         raise SettingsError(f"{path} has no sink {unknown[0]}; it has {', '.join(sorted(file.sinks))}")
-    return await Deliver(file, lambda: files.load(path), only).run()
+    return file
 
 
 class _Nobody:
@@ -155,7 +161,7 @@ class _Nobody:
 
 async def check(path: str, only: frozenset[str], tell: Callable[[str], None]) -> bool:
     """Connect each sink, and tell what there is. Whether all is well. Raises SettingsError."""
-    file = files.load(path)
+    file = _loaded(path, only)
     results = [await _check(name, settings, tell) for name, settings in file.sinks.items() if not only or name in only]
     return all(results)
 

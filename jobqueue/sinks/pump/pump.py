@@ -62,6 +62,7 @@ class Pump:
     def stop(self) -> None:
         """Take no more jobs, and end once those in flight are settled."""
         self._worker.stop()
+        self._way.stop()
 
     def try_again(self) -> None:
         """Try the way to the broker now, if it is down."""

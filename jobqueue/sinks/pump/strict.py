@@ -77,6 +77,7 @@ class StrictPump:
         """Take no more jobs, and end once the one in flight is settled."""
         self._stopping.set()
         self._is_up.set()
+        self._way.stop()
 
     def try_again(self) -> None:
         """Try the way to the broker now, if it is down."""

@@ -75,6 +75,11 @@ class Way:
         """Do not wait for the next attempt."""
         self._again.set()
 
+    def stop(self) -> None:
+        """Confirmations that may take any time are waited for no more: their jobs go back."""
+        if self._confirm_s is None:
+            self.lost(Down("it stops"))
+
     async def send(self, message: Message) -> None:
         """Send one message. Raises Poison, Refused, Down."""
         if not self._is_up:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -111,6 +112,18 @@ async def test_entries_that_nobody_reads_bound_what_is_taken(stage: Stage, strea
 
 async def has_entries(redis: Redis, number: int) -> bool:
     return bool(await redis.read("XLEN", "jobs") == number)
+
+
+@pytest.mark.parametrize("order", ["none", "strict"])
+async def test_a_stop_does_not_wait_for_consumers_and_costs_no_try(stage: Stage, streams: Redis, order: str) -> None:
+    stage.write(**ACKED, order=order)
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1}])
+    await stage.deliver.start()
+    await until(lambda: has_entries(streams, 1), within_s=30)
+    async with asyncio.timeout(10):
+        assert await stage.deliver.stop() == 0, stage.deliver.text
+    job = await stage.client.get("a")
+    assert (job["state"], job["attempt"]) == ("ready", 0)
 
 
 async def test_trimming_takes_what_every_group_is_done_with_and_nothing_else(streams: Redis) -> None:
