@@ -25,7 +25,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .PHONY: package clean
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-flood bench-refusals
-.PHONY: bench-restore bench-sinks bench-tokens bench-tls bench-upgrade
+.PHONY: bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,9 @@ bench-journal-run: setup-test  ## events a second into each kind of database, an
 
 bench-sinks: setup-test  ## jobs a second that each kind of sink hands on; JOBS=number KINDS="kind kind"
 	$(BIN)/python -m tests.bench.sinks $(or $(JOBS),20000) $(KINDS)
+
+bench-sink-faults: setup-test  ## what kills and outages cost each kind of sink; JOBS=number KINDS="kind kind"; 25 minutes
+	$(BIN)/python -m tests.bench.sink_faults $(or $(JOBS),10000) $(KINDS)
 
 bench-restore: setup-test  ## jobs a second that come back from each kind of database; JOBS=number
 	$(BIN)/python -m tests.bench.restore $(or $(JOBS),100000)

@@ -174,11 +174,12 @@ class Template:
             if name not in _OF_A_JOB and not re.fullmatch("header:.+", name):
                 raise ValueError(f"has {{{name[:64]}}}; it may have {{topic}}, {{id}} and {{header:NAME}}")
 
-    def of(self, message: Message) -> str:
-        """The text for a message. Raises Poison for a header that it does not have."""
+    def of(self, message: Message, escape: Callable[[str], str] = str) -> str:
+        """The text for a message, whose values pass through `escape`. Raises Poison for a header that it does not
+        have."""
         text = ""
         for before, name in zip(self._parts[::2], self._parts[1::2], strict=True):
-            text += before + _value(name, message)
+            text += before + escape(_value(name, message))
         return text + self._end
 
 

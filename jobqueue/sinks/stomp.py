@@ -18,14 +18,17 @@ _PORT, _TLS_PORT = 61613, 61614
 _LOGIN_S = 60.0
 _NEVER_S = 86_400.0  # the pump has a time-out of its own
 _HEARTBEAT_MS = 10_000
-# Of STOMP, and of what the two brokers read from a message.
+# Of STOMP, and of what the two brokers read from a message: one of them by a job would be an error of the connection
+# (user-id), another queue (durable), or a message that comes later (AMQ_SCHEDULED_DELAY).
 _KEPT = frozenset(
     (
-        *("destination", "content-length", "content-type", "receipt", "transaction", "persistent", "priority"),
-        *("expires", "reply-to", "correlation-id", "message-id", "expiration", "type", "timestamp", "redelivered"),
-        *("subscription", "ack", "id", "amq-msg-type", "selector"),
+        *("destination", "content-length", "content-type", "content-encoding", "receipt", "receipt-id", "transaction"),
+        *("persistent", "priority", "expires", "expiration", "reply-to", "correlation-id", "message-id", "type"),
+        *("timestamp", "redelivered", "subscription", "ack", "id", "selector", "transformation"),
+        *("durable", "auto-delete", "exclusive", "user-id", "app-id", "cluster-id"),
     )
 )
+_KEPT_STARTS = ("x-", "jms", "amq-", "amq_", "amqp-")
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -42,7 +45,7 @@ class Settings(Common, frozen=True, kw_only=True):
 
     def keeps(self, header: str) -> bool:
         lower = header.lower()
-        return lower in _KEPT or lower.startswith(("x-", "jms", "amqp-"))
+        return lower in _KEPT or lower.startswith(_KEPT_STARTS)
 
 
 class Sink:
@@ -56,7 +59,7 @@ class Sink:
 
     async def connect(self) -> None:
         self._closing = asyncio.Event()
-        self._refusals: list[str] = []
+        self._greeting = _Greeting()
         connected = asyncio.Event()
         client = self._new_client()
         # In a task of its own: the library cancels the task that opened it when its connection fails.
@@ -72,7 +75,8 @@ class Sink:
             waiting.cancel()
         if not connected.is_set():
             error = None if holding.cancelled() else holding.exception()
-            raise Down(self._refusals[0], _LOGIN_S) if self._refusals else _unconnected(error)
+            refusal = self._greeting.refusal
+            raise Down(refusal, _LOGIN_S) if refusal else _unconnected(error)
         self._client = client
         holding.add_done_callback(self._ended)
 
@@ -81,12 +85,12 @@ class Sink:
         if client is None:
             raise Down("no connection")
         headers = {**message.headers, "persistent": "true"}
-        if any("\0" in value for value in headers.values()):
-            raise Poison("a header has a null character")
+        if any("\0" in value or "\r" in value for value in headers.values()):
+            raise Poison("a header has a null character or a carriage return")  # which the library leaves out
         try:
             await client.send(
                 message.body,
-                self._destination.of(message),
+                self._destination.of(message, self._greeting.escaped),
                 content_type="application/json" if message.is_json else "text/plain;charset=utf-8",
                 add_content_length=not self._settings.amq_text,
                 headers=headers,
@@ -124,7 +128,7 @@ class Sink:
             on_error_frame=None,
             heartbeat=stompman.Heartbeat(_HEARTBEAT_MS, _HEARTBEAT_MS),
             ssl=settings.tls() if has_tls else None,
-            connection_class=_connection_class(settings.vhost, self._refusals),
+            connection_class=_connection_class(settings.vhost, self._greeting),
             connect_retry_attempts=1,
             write_retry_attempts=1,
             connect_timeout=max(1, round(settings.timeout_s)),
@@ -144,9 +148,20 @@ class Sink:
             self._events.lost(_unconnected(error))
 
 
-def _connection_class(vhost: str, refusals: list[str]) -> type[Connection]:
+class _Greeting:
+    """What a server answered to CONNECT."""
+
+    refusal = ""
+    server = ""
+
+    def escaped(self, name: str) -> str:
+        """A part of a destination: RabbitMQ ends one at a slash, and reads `%2F` as one; others do not."""
+        return name.replace("/", "%2F") if self.server.startswith("RabbitMQ") else name
+
+
+def _connection_class(vhost: str, greeting: _Greeting) -> type[Connection]:
     """Connections that ask for a virtual host, where the library names the server, and that do not wait for more after
-    an ERROR in place of CONNECTED; `refusals` gets its words."""
+    an ERROR in place of CONNECTED."""
 
     class Opened(Connection):
         async def write_frame(self, frame: stompman.AnyClientFrame) -> None:
@@ -158,9 +173,10 @@ def _connection_class(vhost: str, refusals: list[str]) -> type[Connection]:
             is_first = True
             async for frame in super().read_frames():
                 if is_first and isinstance(frame, stompman.ErrorFrame):
-                    refusals.append(f"the login was refused: {_words(frame)}")
+                    greeting.refusal = f"the login was refused: {_words(frame)}"
                     raise stompman.ConnectionLostError(reason="refused")
-                is_first = is_first and not isinstance(frame, stompman.ConnectedFrame)
+                if isinstance(frame, stompman.ConnectedFrame):
+                    greeting.server, is_first = frame.headers.get("server", ""), False
                 yield frame
 
     return Opened

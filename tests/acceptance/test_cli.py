@@ -294,7 +294,7 @@ async def test_the_help_lists_each_command_once_in_sections_and_those_for_progra
     lines = ran.out.partition("Run a service:")[2].splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
     own = ["serve", "callbacks", "sizing", "config", "healthcheck", "completion", "check", "doctor", "fsck", "move"]
-    own += ["journal", "restore", "audit"]
+    own += ["journal", "restore", "audit", "deliver"]
     assert sorted(listed) == sorted([*own, *(set(params.BY_NAME) - {"leave"})])
 
 

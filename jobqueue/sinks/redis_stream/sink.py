@@ -13,6 +13,7 @@ from buckets.redis.client import Redis
 from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused
 from jobqueue.sinks.redis_stream.acks import Acks
 from jobqueue.sinks.redis_stream.layouts import Lisa, Plain
+from jobqueue.sinks.redis_stream.replicas import Replicas
 from jobqueue.sinks.redis_stream.trimming import Trimming
 
 _LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM")
@@ -32,6 +33,8 @@ class Settings(Common, frozen=True, kw_only=True):
     """An entry that a consumer had for so long is taken out."""
     maxlen: Annotated[int, Meta(ge=1)] | None = None
     """Entries, about; older ones are cut off, read or not."""
+    replicas: Annotated[int, Meta(ge=0, le=10)] = 0
+    """How many must have an entry before it is confirmed."""
     layout: Literal["plain", "lisa"] = "plain"
     clazz: str = ""
     """Of lisa's bodies, where a job has no header `clazz`."""
@@ -41,6 +44,8 @@ class Settings(Common, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if bool(self.group) != (self.done == "acked"):
             raise ValueError('group and done = "acked" go together')
+        if self.replicas and self.done == "acked":
+            raise ValueError('replicas needs done = "appended": an acknowledgement comes from a consumer')
         if self.layout == "lisa" and (self.done != "acked" or "cluster" in self.url.partition(":")[0]):
             raise ValueError('layout = "lisa" needs done = "acked", and no Redis Cluster')
 
@@ -66,6 +71,7 @@ class Sink:
         try:
             self._redis = redis = Redis(settings.url, settings.timeout_s)
             self._acks = Acks(redis, settings.group, settings.ack_timeout_s) if settings.group else None
+            self._replicas = Replicas(redis, settings.replicas, settings.timeout_s) if settings.replicas else None
             self._trimming = Trimming(redis)
             await redis.read("XLEN", self._sample(settings.topics[0]))
         except (ValueError, TypeError):
@@ -86,7 +92,10 @@ class Sink:
             if self._acks:
                 await self._acks.make_group(stream)
             async with asyncio.timeout(self._settings.timeout_s):
+                link = await self._redis.link_to(stream) if self._replicas else None
                 entry = await self._layout.append(self._redis, stream, message)
+            if self._replicas and link:
+                await self._replicas.wait(stream, link)
             self._trimming.touch(stream)
             if self._acks and entry is not None:
                 await self._until_acked(self._acks, stream, entry, message)

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import stompman
@@ -74,6 +75,59 @@ async def test_a_wrong_password_or_virtual_host_is_told(rabbit: Stage) -> None:
     rabbit.write(vhost="none")
     assert await rabbit.check() == 1
     assert "the login was refused" in rabbit.check_text
+
+
+async def test_no_header_of_a_job_can_stop_the_sink_or_turn_the_message_elsewhere(rabbit: Stage) -> None:
+    odd = {"durable": "no", "user-id": "root", "Receipt": "r", "persistent": "x", "priority": "x", "AMQ_X": "1"}
+    kept = {"mine": "a: b \\ c\nd"}
+    await rabbit.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1, "headers": {**odd, **kept}}])
+    await rabbit.deliver.start()
+    await rabbit.until_none_is_left()
+    assert await rabbit.dead() == {}
+    assert rabbit.deliver.logged("sink.down") == []
+    (got,) = await rabbit.received()
+    assert got.headers["mine"] == kept["mine"]
+    assert not odd.keys() & got.headers.keys()
+    assert {line["header"] for line in rabbit.deliver.logged("sink.header_left_out")} == odd.keys()
+
+
+async def test_a_queue_may_be_named_by_what_a_destination_of_rabbitmq_cannot_have(rabbit: Stage) -> None:
+    assert isinstance(rabbit.broker, RabbitMqStomp)
+    rabbit.write(destination="/queue/{header:queue}")
+    await rabbit.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1, "headers": {"queue": "a/b:c"}}])
+    await rabbit.deliver.start()
+    await rabbit.until_none_is_left()
+    assert (await rabbit.dead(), rabbit.deliver.logged("sink.down")) == ({}, [])
+    connection = await rabbit.broker.connection()
+    async with connection, connection.channel() as channel:
+        queue = await channel.declare_queue("a/b:c", passive=True)
+        assert queue.declaration_result.message_count == 1
+
+
+async def test_a_carriage_return_in_a_header_is_a_dead_letter_and_the_rest_goes_on(rabbit: Stage) -> None:
+    await rabbit.add([{"topic": "jobs", "id": "odd", "body": 1, "headers": {"mine": "a\rb"}}])
+    await rabbit.add([{"topic": "jobs", "id": "a", "body": 1}])
+    await rabbit.deliver.start()
+    await rabbit.until_none_is_left()
+    assert "carriage return" in (await rabbit.dead())["odd"]
+    assert len(await rabbit.received()) == 1
+
+
+async def test_a_full_queue_at_which_rabbitmq_ends_the_connection_costs_no_try(rabbit: Stage) -> None:
+    """Its plugin does so in place of an ERROR that names the message."""
+    assert isinstance(rabbit.broker, RabbitMqStomp)
+    connection = await rabbit.broker.connection()
+    async with connection, connection.channel() as channel:
+        full: dict[str, Any] = {"x-max-length": 2, "x-overflow": "reject-publish"}
+        await channel.declare_queue("full", durable=True, arguments=full)
+        rabbit.write(destination="/amq/queue/full")
+        await rabbit.add([{"topic": "jobs", "id": f"a{n}", "body": 1, "tries": 1} for n in range(4)])
+        await rabbit.deliver.start()
+        await until(lambda: is_down(rabbit), within_s=30)
+        await channel.queue_delete("full")
+        await channel.declare_queue("full", durable=True)
+        await rabbit.until_none_is_left()
+    assert await rabbit.dead() == {}
 
 
 async def test_mykits_consumers_get_a_text_with_the_job(active: Stage) -> None:
