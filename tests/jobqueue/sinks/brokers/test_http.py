@@ -84,10 +84,15 @@ async def test_a_client_error_is_a_dead_letter_and_a_server_error_is_a_try(stage
     assert await stage.dead() == {"a": "sink under-test: HTTP 422"}
     stage.write(**at(stage, "/status/503"))
     stage.deliver.reload()
+    await until(lambda: has_come_up(stage, 2), within_s=30)
     await stage.add([{"topic": "jobs", "id": "b", "body": 1, "tries": 2, "backoff": [0.1]}])
     await stage.until_none_is_left()
     assert (await stage.dead())["b"] == "sink under-test: HTTP 503"
     assert (await stage.client.get("b"))["attempt"] == 2
+
+
+async def has_come_up(stage: Stage, times: int) -> bool:
+    return len(stage.deliver.logged("sink.up")) >= times
 
 
 async def test_a_pause_that_the_receiver_asks_for_is_kept(stage: Stage) -> None:
