@@ -297,16 +297,20 @@ class ShardReader:
             position = await self._timely(position, view.now_us)
         wait_ms = 0 if await self._walk.is_due() else _BLOCK_MS
 
+        reached = place_of(position)
+
         async def more(count: int) -> list[Entry]:
-            nonlocal wait_ms
+            nonlocal wait_ms, reached
             page = await self._stream.fresh(count, wait_ms)
             wait_ms = 0  # what is here does not wait for more
+            if page:
+                await self._refuse_to_pass_over(reached, page[0][0])
+                reached = Place.read(page[-1][0])
             return page
 
         found = await self._gather(more, position)
         told_us = view.now_us if found.is_all else 0
         if found.ids:
-            await self._refuse_to_pass_over(position, found.ids[0])
             position = await self._written(position, found, told_us)
         if await self._walk.is_due():
             position = await self._walk.step(position, is_all=found.is_all)
@@ -314,10 +318,10 @@ class ShardReader:
             await self._pause(self._options.linger_s)
         return position
 
-    async def _refuse_to_pass_over(self, position: Position, first: bytes) -> None:
-        """Raise Gone where an entry before this one was given to another reader, who has not written it: it is
+    async def _refuse_to_pass_over(self, after: Place, first: bytes) -> None:
+        """Raise Gone where an entry between these was given to another reader, who has not written it: it is
         pending."""
-        if await self._stream.entries(place_of(position), verdict.before(Place.read(first), START), 1):
+        if await self._stream.entries(after, verdict.before(Place.read(first), START), 1):
             raise Gone
 
     async def _gather(self, more: Callable[[int], Awaitable[list[Entry]]], position: Position) -> _Read:
