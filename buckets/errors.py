@@ -74,6 +74,12 @@ class WrongState(Refused):
     code = "WRONG_STATE"
 
 
+class NoBody(Refused):
+    """body is missing, and there is no job whose body could stay."""
+
+    code = "NO_BODY"
+
+
 class TryLater(JobQueueError):
     """Nothing was done; the same call may succeed in `retry_after` seconds."""
 
@@ -102,6 +108,18 @@ class Unanswered(Unavailable):
     """Redis did not answer in time; it may or may not have done the work."""
 
 
+class Limited(JobQueueError):
+    """the topic has reached a limit, and hands out no more jobs for now."""
+
+    code = "LIMITED"
+
+    def __init__(self, limit: str, opens_us: int) -> None:
+        """`limit`: rate or concurrency; `opens_us`: in how many us to look again."""
+        super().__init__()
+        self.limit = limit
+        self.opens_us = opens_us
+
+
 class NoMeta(JobQueueError):
     """The shard's `meta` is gone: Redis was emptied."""
 
@@ -117,15 +135,19 @@ class Unfit(JobQueueError):
 BY_WORD: dict[str, type[JobQueueError]] = {
     error.code: error
     for error in (
-        *(NotFound, AlreadyExists, Reserved, NotReserved, StaleLease, TooLate, WrongState),
+        *(NotFound, AlreadyExists, Reserved, NotReserved, StaleLease, TooLate, WrongState, NoBody),
         *(TopicFull, NoMeta),
     )
 }
 
 
 def from_reply(text: str) -> JobQueueError | None:
-    """The error that a script's reply `WORD state` (or `TOPIC_FULL topic`) stands for; None for any other word."""
+    """The error that a script's reply `WORD state` stands for, or `TOPIC_FULL topic`, `LIMITED limit us`; None for any
+    other word."""
     word, _, which = text.partition(" ")
+    if word == Limited.code:
+        limit, opens_us = which.split(" ")
+        return Limited(limit, int(opens_us))
     error = BY_WORD.get(word)
     if error is None:
         return None

@@ -7,9 +7,10 @@ business of buckets/layout.py and buckets/record.py.
 from __future__ import annotations
 
 import enum
+import hashlib
 from dataclasses import dataclass
 
-from buckets.layout import SPAN
+from buckets.layout import LENGTH, SPAN
 
 DEFAULT_PRIORITY = 4
 DEFAULT_RETENTION_MS = 60_000  # part of the record's format: a record without the field means this
@@ -32,6 +33,13 @@ class State(enum.IntEnum):
         return self.name.lower()
 
 
+def later_ms(job_id: str, most_ms: int) -> int:
+    """By how much what has this id is later than its time, up to `most_ms`: evenly spread over the ids, and always the
+    same for one."""
+    digest = hashlib.blake2b(job_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) * (most_ms + 1) >> 64
+
+
 STATE_WORDS = {state.word.encode(): state.word for state in State}
 """The states as scripts spell them."""
 LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
@@ -39,23 +47,24 @@ LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 # The arrows of the picture in buckets/__init__.py, and the scripts that move a job along each. `None`: no job, or a
 # tombstone.
 MOVES: dict[tuple[State | None, State], set[str]] = {
-    (None, State.DELAYED): {"add", "import"},
-    (None, State.READY): {"add", "import"},
+    (None, State.DELAYED): {"add", "occur", "import"},
+    (None, State.READY): {"add", "occur", "import"},
     (None, State.RESERVED): {"import"},  # of a journal
     (None, State.DEAD): {"import"},  # of another Redis
-    (State.DELAYED, State.DELAYED): {"add", "update", "rewrite"},  # replaced; changed
-    (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite"},
+    (State.DELAYED, State.DELAYED): {"add", "update", "rewrite", "apply_operation"},  # replaced; changed
+    (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite", "apply_operation"},
     (State.READY, State.DELAYED): {"add"},  # replaced
     (State.READY, State.READY): {"add", "update", "rewrite"},  # replaced; changed
     (State.DEAD, State.DELAYED): {"add"},  # replaced
-    (State.DEAD, State.READY): {"add", "kick"},  # replaced; kicked
+    (State.DEAD, State.READY): {"add", "kick", "apply_operation"},  # replaced; kicked
     (State.RESERVED, State.RESERVED): {"touch"},
-    (State.READY, State.RESERVED): {"pop", "pop_by_priority", "take"},
+    (State.READY, State.RESERVED): {"pop", "pop_by_priority", "pop_limited", "take"},
     (State.DELAYED, State.RESERVED): {"due", "take"},  # due while a pop waited; taken
     (State.DEAD, State.RESERVED): {"take"},
     (State.READY, State.FINISHED): {
         "pop",
         "pop_by_priority",
+        "pop_limited",
         "take",
         "finish",
         "finish_within",
@@ -70,11 +79,15 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.DELAYED, State.FINISHED): {"take", "finish", "finish_within", "end_life"},
     (State.DEAD, State.FINISHED): {"take", "finish", "finish_within", "end_life"},
     # `export`: to another Redis; `end_life`: again, after a failover.
-    (State.DELAYED, State.DELETED): {"delete", "delete_within", "finish_within", "purge", "export", "end_life"},
-    (State.READY, State.DELETED): {"delete", "delete_within", "finish_within", "purge_ready", "export", "end_life"},
-    (State.RESERVED, State.DELETED): {"delete", "delete_within", "purge", "end_life"},
+    (State.DELAYED, State.DELETED): {
+        *("delete", "delete_within", "finish_within", "purge", "export", "end_life", "apply_operation"),
+    },
+    (State.READY, State.DELETED): {
+        *("delete", "delete_within", "finish_within", "purge_ready", "export", "end_life", "apply_operation"),
+    },
+    (State.RESERVED, State.DELETED): {"delete", "delete_within", "purge", "end_life", "apply_operation"},
     (State.DEAD, State.DELETED): {
-        *("delete", "delete_within", "finish_within", "purge", "trim_dead", "export", "end_life"),
+        *("delete", "delete_within", "finish_within", "purge", "trim_dead", "export", "end_life", "apply_operation"),
     },
 }
 
@@ -111,6 +124,9 @@ class Verb(enum.IntEnum):
     RESUME = 24
     WALK = 25  # not a move: the journal read the record
     VANISHED = 26  # not a move: the journal has it as live, and Redis does not know it
+    SCHEDULE = 27  # a schedule was defined
+    OCCUR = 28  # its time had come; the occurrences that were made have events of their own
+    UNSCHEDULE = 29
 
     @property
     def word(self) -> str:
@@ -165,7 +181,7 @@ class NewJob:
     retention_ms: int = DEFAULT_RETENTION_MS
     headers: bytes = b""
     tags: bytes = b""
-    if_exists: str = "keep"  # keep, reject, renew, replace
+    if_exists: str = "keep"  # keep, reject, renew, replace; later, sooner: an empty body stands for the old one
     most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0: no limit
     note: bytes = b""  # up to 64 bytes, which the queue does not read
     keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
@@ -219,6 +235,11 @@ class Job:
         return int.from_bytes(self.raw[_NUMBER], "big")
 
     @property
+    def header(self) -> bytes:
+        """What its record begins with: all that moves change, and no other job of the same id has."""
+        return self.raw[: self.raw[LENGTH]]
+
+    @property
     def topic(self) -> str:
         return self.kind.topic
 
@@ -257,6 +278,11 @@ class Job:
     @property
     def body(self) -> bytes:
         return self.raw[self.kind.body_at :]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return len(self.raw) - self.kind.body_at
 
     @property
     def note(self) -> bytes:

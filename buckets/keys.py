@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Collection
 
 # The name of a family of keys in scripts -> what stands between the hash tag and the rest of the key.
 FAMILIES = {
@@ -20,11 +21,15 @@ FAMILIES = {
     "DUE": "h:",  # + topic         hash: pending jobs by minute (`m…`) or hour (`h…`) of their due time
     "TOPICS": "t",  # zset: topic -> ms of last use
     "PAUSED": "p:",  # + topic         string: paused until
+    "PERMITS": "l:",  # + topic         string: us since the epoch when all permits of its rate are there; expires
     "ASIDE": "x",  # hash: id or key -> what was found there and could not be used
     "EXPORTED": "m:",  # + ms:batch      hash: id -> a record on its way to another Redis
+    "SCHEDULES": "schedules",  # hash: name -> the record of a schedule
+    "OCCURRENCES": "o:",  # + schedule     zset: the end of the id of an occurrence that may be live -> its ms
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: token of the instance that runs the timer of bucket n
     "MEMBERS": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
+    "CARDS": "cards",  # of shard 0: hash: token of an instance -> what it says about itself (timers/cards.py)
     "WORKERS": "w:",  # of shard 0: + token      string: the workers that poll through an instance; expires
     "COUNTER": "seq",  # of shard 0: string: the last number given out
     "ALIAS": "alias:",  # of shard 0: + number     string: id; expires
@@ -32,6 +37,10 @@ FAMILIES = {
     "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; what else is in it: access/tokens.py
     "RATE": "rate:",  # of shard 0: + token      hash: how full the bucket of a token's rate is; expires
     "ACTIONS": "actions",  # of shard 0: stream: what people and operators did, for the command `actions`
+    "OPERATIONS": "ops",  # of shard 0: zset: id of an operation -> ms when it was planned
+    "OPERATION": "op:",  # + id             hash: an operation (shard 0), and how far it is in this shard; expires
+    "FIGURES": "f:",  # of shard 0: + minute[:topic]  hash: what happened in that minute; expires
+    "FIGURED": "figured",  # of shard 0: zset: topic with such figures -> ms when some were last added; expires
     "BELL": "bell",  # a channel, not a key
 }
 
@@ -70,6 +79,9 @@ class Keys:
     def paused(self, topic: str) -> str:
         return self.tag + FAMILIES["PAUSED"] + topic
 
+    def permits(self, topic: str) -> str:
+        return self.tag + FAMILIES["PERMITS"] + topic
+
     @property
     def topics(self) -> str:
         return self.tag + FAMILIES["TOPICS"]
@@ -79,8 +91,26 @@ class Keys:
         return self.tag + FAMILIES["ASIDE"]
 
     @property
+    def schedules(self) -> str:
+        return self.tag + FAMILIES["SCHEDULES"]
+
+    def occurrences(self, schedule: str) -> str:
+        return self.tag + FAMILIES["OCCURRENCES"] + schedule
+
+    @property
     def events(self) -> str:
         return self.tag + FAMILIES["EVENTS"]
+
+    @property
+    def operations(self) -> str:
+        return self.tag + FAMILIES["OPERATIONS"]
+
+    def operation(self, operation: str) -> str:
+        return self.tag + FAMILIES["OPERATION"] + operation
+
+    @property
+    def figured(self) -> str:
+        return self.tag + FAMILIES["FIGURED"]
 
     @property
     def members(self) -> str:
@@ -102,12 +132,8 @@ def shard_of(job_id: str, shards: int) -> int:
     return zlib.crc32(job_id.partition("@")[0].encode()) % shards if shards > 1 else 0
 
 
-_WORD = re.compile(r"\w+")
-
-
-def lua_names(source: str) -> str:
-    """The Lua lines that define those of the prefixes that `source` uses."""
-    words = set(_WORD.findall(source))
+def lua_names(words: Collection[str]) -> str:
+    """The Lua lines that define those of the prefixes that are among the words of a script."""
     used = [name for name in FAMILIES if name in words]
     if not used:
         return ""

@@ -34,6 +34,20 @@ DELIVERY_FIELDS = {
 NEW_HEADER = sum(NEW_FIELDS.values())  # bytes, of a job that was never popped
 HEADER = NEW_HEADER + sum(DELIVERY_FIELDS.values())
 
+SCHEDULE_FIELDS = {
+    "version": 1,
+    "length": 1,  # of the header
+    "bucket": 1,
+    "revision": 7,  # us since the epoch, when it was defined; that of a later definition is greater
+    "start": 6,  # where an interval counts from
+    "next": 6,  # when its next occurrence is; 0: never
+    "last": 6,  # when the last one that was made is; 0: none was
+}
+"""The fields of a schedule's header, and their sizes in bytes; its definition follows. Times as in a job's."""
+SCHEDULE_HEADER = sum(SCHEDULE_FIELDS.values())
+SCHEDULE = "~"
+"""What the entry of a schedule begins with in a bucket, before its name. No id does."""
+
 
 def _spans(fields: Mapping[str, int]) -> dict[str, slice]:
     ends = accumulate(fields.values())

@@ -28,6 +28,25 @@ class Meter:
     def delivered(self, topic: str, late_us: Sequence[int]) -> None:
         """Jobs were handed out for the first time; `late_us`: for each, how long after it was due."""
 
+    def redelivered(self, topic: str, jobs: int) -> None:
+        """Jobs were handed out that had been handed out before."""
+
+    def added(self, topic: str, jobs: int) -> None:
+        """Jobs were created, by whatever adds some; those that replaced others too."""
+
+    def finished(self, topic: str, jobs: int) -> None:
+        """Jobs were finished. One that is delivered at most once is finished with its delivery."""
+
+    def died(self, topic: str, cause: str) -> None:
+        """A job became a dead letter. `cause`: tries, ttl or buried."""
+
+    def occurred(self, topic: str, outcome: str) -> None:
+        """The time of an occurrence of a schedule has come. `outcome`: made, skipped, blocked, or waiting for room; the
+        last one each time that it was tried."""
+
+    def limited(self, topic: str, limit: str) -> None:
+        """A pop left ready jobs of a topic that has reached its limit, `rate` or `concurrency`."""
+
     def locked(self, taken: bool) -> None:
         """This process took the lock of a bucket's timer, or no longer has it."""
 

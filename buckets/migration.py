@@ -3,7 +3,8 @@
 A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash;
 `import` on the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is
 live on both, and a migration may die at any moment: the next one imports what is in the hash that it left. Reserved
-jobs stay until they are finished or come back.
+jobs stay until they are finished or come back. Schedules migrate likewise (buckets/schedules/moving.py), each behind
+its last occurrence.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import itertools
 import re
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
@@ -28,6 +29,7 @@ from buckets.pool.numbers import KEPT_MS, Numbers
 from buckets.pool.pool import Pool
 from buckets.record import unpack_all
 from buckets.redis.client import Redis
+from buckets.schedules import moving
 from buckets.scripts import Value
 from buckets.shards import Item
 from buckets.topics.topics import Topics
@@ -38,18 +40,21 @@ _PAGE = 100  # jobs a script: about 3 ms of Redis
 _ROOM = 1 << 20  # bytes of records a script
 _TRIES = 12  # of five seconds each, while the new Redis does not answer
 _AHEAD = 1_000_000  # numbers left to services that go on on the old Redis: a job of theirs must not find its id taken
+_NAMES = 20  # schedules a script
 _WAIT_S = 0.2  # before the next look for what is left
 
+_ImportIn = Callable[[Pool, Callable[[], int], int, Sequence[Item]], Awaitable[list[Any]]]
 Progress = Callable[[int, int], None]
 """Called with how many jobs and tombstones were migrated, and how many jobs were reserved at the last look."""
 
 
 @dataclass(slots=True)
 class Migrated:
-    """What was migrated, by topic and state; how many of these the new Redis knew already, and kept as they were
-    there; and whether the old one was found empty (if not, the migration was stopped)."""
+    """What was migrated: jobs by topic and state, and schedules; how many of these the new Redis knew already, and kept
+    as they were there; and whether the old one was found empty (if not, the migration was stopped)."""
 
     topics: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    schedules: int = 0
     known: int = 0
     done: bool = False
 
@@ -110,8 +115,8 @@ class Migration:
         self._stopping = True
 
     async def run(self) -> Migrated:
-        """Migrate until the old Redis has no job; returns what was migrated. Raises NoRoom when the new one is full,
-        and Unavailable when one of them does not answer: then nothing is lost, and it may be run again."""
+        """Migrate until the old Redis has no job and no schedule; returns what was migrated. Raises NoRoom when the new
+        one is full, and Unavailable when one of them does not answer: then nothing is lost, and it may be run again."""
         paused = await self._copy_pauses()
         await self._copy_numbers(ahead=_AHEAD)
         await self._copy_tokens()
@@ -178,12 +183,14 @@ class Migration:
         await new.note_used(stored.used)
 
     async def _pass(self) -> bool:
-        """Migrate all jobs that can be; returns whether there were none."""
-        before, self._left = self.migrated.jobs, 0
+        """Migrate all jobs and schedules that can be; returns whether there were none."""
+        before, self._left = self.migrated.jobs + self.migrated.schedules, 0
         for shard in range(len(self._old.keys)):
             await self._move_ready(shard)
         await self._move_all()
-        if self.migrated.jobs > before:
+        for shard in range(len(self._old.keys)):
+            await self._move_schedules(shard)
+        if self.migrated.jobs + self.migrated.schedules > before:
             return False
         if self._left:
             await self._end_leases()
@@ -253,17 +260,38 @@ class Migration:
             self._left += 1  # another migration is about to import these
             return
         flat = await self._old.redis.read("HGETALL", key)
-        if flat:
+        if flat and moving.are_schedules(flat):
+            await self._deliver_schedules(key, flat)
+        elif flat:
             await self._deliver(key, unpack_all(flat))
 
+    async def _move_schedules(self, shard: int) -> None:
+        """Migrate the schedules of a shard whose last occurrences are done or were migrated."""
+        async for page in moving.names(self._old, self._pages, shard):
+            for chunk in chunks(list(dict.fromkeys(page)), _NAMES):
+                looked = 0
+                while looked < len(chunk):
+                    if self._stopping:
+                        raise _Stopped
+                    exported = await self._pages.step(moving.export(self._old, shard, chunk[looked:]))
+                    looked += exported.looked
+                    self._left += exported.left
+                    if exported.flat:
+                        await self._deliver_schedules(exported.key, exported.flat)
+
+    async def _deliver_schedules(self, key: bytes, flat: Sequence[bytes]) -> None:
+        """As `_deliver`."""
+        items = moving.items(flat)
+        arrived = await self._put(key, items, moving.import_in)
+        for item, result in zip(items, arrived, strict=True):
+            if not isinstance(result, NoRoom) and moving.has_record(item):
+                self.migrated.schedules += 1
+                self.migrated.known += not result
+        _raise_first(arrived)
+
     async def _deliver(self, key: bytes, jobs: Sequence[Job]) -> None:
-        """Import jobs that were exported, then delete the hash that keeps them."""
-        results = await self._import(self._new, jobs)
-        refused = [job for job, result in zip(jobs, results, strict=True) if isinstance(result, NoRoom)]
-        # Some may have arrived: the hash stays.
-        _raise_first(result for result in results if not isinstance(result, NoRoom))
-        _raise_first(await self._import(self._old, refused))
-        await self._old.redis.read("UNLINK", key)
+        """Import jobs that were exported, then delete the hash that keeps them. Raises NoRoom for what was put back."""
+        results = await self._put(key, [Item(job.id, (job.id, job.raw), len(job.raw)) for job in jobs], _import_in)
         for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, NoRoom):
                 self.migrated.topics[job.topic][job.state.word] += 1
@@ -271,22 +299,34 @@ class Migration:
         self._progress(self.migrated.jobs, self._left)
         _raise_first(results)
 
-    async def _import(self, pool: Pool, jobs: Sequence[Job]) -> list[Any]:
-        """For each job 1, 0 where its id is known there, or an error."""
-        items = [Item(job.id, (job.id, job.raw), len(job.raw)) for job in jobs]
+    async def _put(self, key: bytes, items: Sequence[Item], work: _ImportIn) -> list[Any]:
+        """Import what was exported, or where there is no room put it back; then delete the hash that keeps it. Returns
+        the results of the import."""
+        results = await self._import(self._new, items, work)
+        refused = [item for item, result in zip(items, results, strict=True) if isinstance(result, NoRoom)]
+        # Some may have arrived: the hash stays.
+        _raise_first(result for result in results if not isinstance(result, NoRoom))
+        _raise_first(await self._import(self._old, refused, work))
+        await self._old.redis.read("UNLINK", key)
+        return results
+
+    async def _import(self, pool: Pool, items: Sequence[Item], work: _ImportIn) -> list[Any]:
+        """For each item 1, 0 where it is known there, or an error."""
         results: list[Any] = [Unavailable()] * len(items)
         for _ in range(_TRIES):
             unanswered = [at for at, result in enumerate(results) if isinstance(result, Unavailable)]
             if not unanswered:
                 break
-            some = await pool.spread([items[at] for at in unanswered], partial(self._import_in, pool))
+            some = await pool.spread([items[at] for at in unanswered], partial(work, pool, self._turn.__next__))
             for at, result in zip(unanswered, some, strict=True):
                 results[at] = result
         return results
 
-    async def _import_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
-        own: dict[str, Value] = {"now": pool.clock.now(), "verb": int(Verb.IMPORT), "buckets": pool.buckets}
-        return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
+
+async def _import_in(pool: Pool, turn: Callable[[], int], shard: int, items: Sequence[Item]) -> list[Any]:
+    """Import jobs of a shard; for each 1, 0 where its id is known there, or an error. `turn`: gives a bucket."""
+    own: dict[str, Value] = {"now": pool.clock.now(), "verb": int(Verb.IMPORT), "buckets": pool.buckets}
+    return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": turn()})
 
 
 def _raise_first(results: Iterable[Any]) -> None:

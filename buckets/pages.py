@@ -11,7 +11,8 @@ from buckets.redis.client import Redis
 T = TypeVar("T")
 
 _LONGEST_REST_S = 0.005  # most of a step that took longer was waiting, not work of Redis
-_SCANNED = 200  # keys, members or fields per step
+SCANNED = 200  # keys, members or fields per step
+_NAMED = 50  # fields per step, where they may be large
 _ENTRIES = 500  # of a list, per step
 
 
@@ -20,22 +21,34 @@ class Pages:
 
     def __init__(self, redis: Redis, rest: float = 0.0) -> None:
         self._redis = redis
-        self._rest = rest
+        self._share = rest
+        self._rest_until = 0.0  # by the loop's clock
 
     async def step(self, work: Awaitable[T]) -> T:
         """Do a piece of work, then leave Redis to others for a while."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        result = await work
-        await asyncio.sleep(min(self._rest * (loop.time() - begun), _LONGEST_REST_S))
+        result = await self.look(work)
+        await self.rest()
         return result
+
+    async def look(self, work: Awaitable[T]) -> T:
+        """Do a piece of work, after which the caller has something to do before it rests."""
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        result = await work
+        ended = clock()
+        self._rest_until = ended + min(self._share * (ended - begun), _LONGEST_REST_S)
+        return result
+
+    async def rest(self) -> None:
+        """Leave Redis to others for what is left of the rest after the last piece of work."""
+        await asyncio.sleep(max(self._rest_until - asyncio.get_running_loop().time(), 0))
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         """Keys that match a pattern. One that exists all the time is met, perhaps twice."""
         for server in await self._redis.servers():
             cursor = b"0"
             while True:
-                read = server.read("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+                read = server.read("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
                 cursor, keys = await self.step(read)
                 yield keys
                 if cursor == b"0":
@@ -46,6 +59,11 @@ class Pages:
         async for flat in self._scan("ZSCAN", key):
             yield flat[::2]
 
+    async def names(self, key: bytes | str) -> AsyncIterator[list[bytes]]:
+        """The names of the fields of a hash."""
+        async for flat in self._scan("HSCAN", key, _NAMED):  # its values come with them
+            yield flat[::2]
+
     async def fields(self, key: bytes) -> dict[bytes, bytes]:
         """The fields of a hash."""
         found: dict[bytes, bytes] = {}
@@ -53,10 +71,10 @@ class Pages:
             found |= zip(flat[::2], flat[1::2], strict=True)
         return found
 
-    async def _scan(self, command: str, key: bytes) -> AsyncIterator[list[bytes]]:
+    async def _scan(self, command: str, key: bytes | str, count: int = SCANNED) -> AsyncIterator[list[bytes]]:
         cursor = b"0"
         while True:
-            cursor, flat = await self.step(self._redis.read(command, key, cursor, "COUNT", _SCANNED))
+            cursor, flat = await self.step(self._redis.read(command, key, cursor, "COUNT", count))
             yield flat
             if cursor == b"0":
                 return

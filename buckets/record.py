@@ -12,9 +12,8 @@ The numbers stand here and nowhere else: `lua_numbers` writes those that a scrip
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag, Verb
@@ -27,6 +26,9 @@ from buckets.layout import (
     LENGTH,
     NEW_FIELDS,
     NEW_HEADER,
+    SCHEDULE,
+    SCHEDULE_FIELDS,
+    SCHEDULE_HEADER,
     SPAN,
 )
 
@@ -38,6 +40,7 @@ _STATE = 0x07
 _BODY = 0x08  # its tombstone keeps the body, and all else
 OPTIONAL = 0x10  # has an optional block
 _HOURLY = 0x20  # its due time is counted by the hour
+_HOLDS = 0x40  # reserved, and the bell rings for its topic when it leaves its place to others
 
 
 def _format(sizes: Iterator[int] | Sequence[int], codes: Mapping[int, str], other: str) -> str:
@@ -253,20 +256,22 @@ _LUA = {
     "BODY": _lua(_BODY),
     "OPTIONAL": _lua(OPTIONAL),
     "HOURLY": _lua(_HOURLY),
+    "HOLDS": _lua(_HOLDS),
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},
     "DEFAULT_RETENTION": _lua(DEFAULT_RETENTION_MS),
     "FAR": _lua(FAR_MS),
     **{f"VERB_{verb.name}": _lua(verb) for verb in Verb},
+    "SCHEDULE": _lua(SCHEDULE),
+    "SCHEDULE_HEADER": _lua(_format(list(SCHEDULE_FIELDS.values()), _LUA_CODES, "I{}")),
+    "SCHEDULE_LENGTH": _lua(SCHEDULE_HEADER),
     "EVENT_VERSION": _lua(EVENT_VERSION),
     "EVENT_NEW": _lua(EVENT_NEW),
     "EVENT_BODY": _lua(EVENT_BODY),
 }
 """The numbers of the record by the names that scripts have for them."""
-_WORD = re.compile(r"(?<![.\w])\w+")
 
 
-def lua_numbers(source: str) -> str:
-    """The Lua line that defines those of the record's numbers that `source` uses."""
-    words = set(_WORD.findall(source))
+def lua_numbers(words: Collection[str]) -> str:
+    """The Lua line that defines those of the record's numbers that are among the words of a script."""
     used = [name for name in _LUA if name in words]
     return f"local {', '.join(used)} = {', '.join(_LUA[name] for name in used)}\n" if used else ""

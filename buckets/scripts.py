@@ -26,9 +26,11 @@ from buckets.keys import lua_names
 from buckets.record import lua_numbers
 
 _FOLDER = Path(__file__).parent / "lua"
+_INCLUDES = {path.stem: path for path in (_FOLDER / "include").rglob("*.lua")}
 _ARGUMENT = re.compile(r"^local (\w+) = (.*?\b(KEYS|ARGV)\b.*)$", re.M)
 _FIELD = re.compile(r"^-- (arrows|repeat|include|argument): (.*(?:\n--   .*)*)", re.M)
 _WITH_INCLUDES = re.compile(r"^(local function \w+\(.*\)\n)  -- include: (.*)\n((?s:.*?)^)end$", re.M)
+_WORD = re.compile(r"(?<![.\w])\w+")
 _NO_CODE = re.compile(r"--.*|'[^'\n]*'")  # comments and strings
 
 Value = str | bytes | int
@@ -79,7 +81,7 @@ def _arrows(text: str) -> tuple[tuple[str, str], ...]:
 @cache
 def _include(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """The text of an include, the includes that it needs, and the arguments of the script that it reads."""
-    source = (_FOLDER / "include" / f"{name}.lua").read_text()
+    source = _INCLUDES[name].read_text()
     fields = _fields(source)
     return source, tuple(fields.get("include", "").split()), tuple(fields.get("argument", "").split())
 
@@ -103,22 +105,31 @@ def _text_of(includes: Iterable[str]) -> str:
     return "".join(_include(name)[0] for name in includes)
 
 
-def _numbers(code: str) -> str:
-    return lua_numbers(_NO_CODE.sub("", code))
+@cache
+def _words(code: str) -> frozenset[str]:
+    """The words of code that are no fields of tables."""
+    return frozenset(_WORD.findall(_NO_CODE.sub("", code)))
+
+
+def _words_of(code: str, includes: Iterable[str]) -> frozenset[str]:
+    """As `_words`, of code and includes: these are read once, as many scripts share them."""
+    return _words(code).union(*(_words(_include(name)[0]) for name in includes))
 
 
 def _compose(body: str, shared: Sequence[str]) -> str:
     """All that follows the arguments; `shared` are the includes of the whole script."""
-    text = _text_of(shared)
+    outside = _words_of(_WITH_INCLUDES.sub("", body), shared)
+    inside: set[str] = set()
 
     def composed(function: re.Match[str]) -> str:
         # With a copy of the record's numbers: a function of Lua can share only 60 variables with what is around it.
-        inner = _text_of(_resolved(function[2].split(), shared)) + function[3]
-        return f"{function[1]}{_numbers(inner)}{inner}end"
+        own = _resolved(function[2].split(), shared)
+        words = _words_of(function[3], own)
+        inside.update(words)
+        return f"{function[1]}{lua_numbers(words)}{_text_of(own)}{function[3]}end"
 
     whole = _WITH_INCLUDES.sub(composed, body)
-    numbers = _numbers(text + _WITH_INCLUDES.sub("", body))
-    return lua_names(_NO_CODE.sub("", text + whole)) + numbers + text + whole
+    return lua_names(outside | inside) + lua_numbers(outside) + _text_of(shared) + whole
 
 
 def load(path: Path) -> Script:

@@ -15,6 +15,7 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable
 from buckets.keys import Keys, shard_of
 from buckets.namespace import Numbers, Switch, found, open_namespace
+from buckets.pool.limits import Limits
 from buckets.redis.client import Redis, judge_all
 from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Value
@@ -93,6 +94,8 @@ class Shards:
         """Of the events of each shard, as it was read last: `ensure_meta` switches them on again."""
         self.switches_read = [0.0] * shards
         """When, by time.monotonic."""
+        self.limits: Limits = {}
+        """Which topics hand out only so many jobs."""
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
         """Who makes the moves, as their events say; without spaces, up to 96 characters."""
 
@@ -138,6 +141,16 @@ class Shards:
         seconds, us = map(int, await self.redis.read("TIME"))
         return seconds * 1_000_000 + us
 
+    async def take_permits(self, topic: str, want: int) -> tuple[int, int]:
+        """Take up to `want` permits of a topic's rate in the shard that keeps them, which is not always that of its
+        jobs; returns how many, and in how many us there are some again (0: some are left)."""
+        rate, burst, _ = self.limits[topic].arguments
+        shard = shard_of(topic, len(self.keys))
+        permits, opens_us = await self.call(
+            "take_permits", shard, now=self.clock.now(), topic=topic, rate=rate, burst=burst, want=want
+        )
+        return permits, opens_us
+
     async def call(
         self,
         script: str,
@@ -181,11 +194,14 @@ class Shards:
                 results[place] = result
         return results
 
-    async def each(self, script: str, items: Sequence[Item], **arguments: Value) -> list[Any]:
-        """Run a script that takes many jobs over all their shards; the results in the order of the items."""
+    async def each(
+        self, script: str, items: Sequence[Item], *, read: Callable[[list[Any]], list[Any]] = list, **arguments: Value
+    ) -> list[Any]:
+        """Run a script that takes many jobs over all their shards; the results in the order of the items. `read`: as
+        for `run_in`."""
 
         async def work(shard: int, items: Sequence[Item]) -> list[Any]:
-            return await self.run_in(shard, script, items, arguments)
+            return await self.run_in(shard, script, items, arguments, read=read)
 
         return await self.spread(items, work)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,10 +12,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
+from buckets import (
+    About,
+    Awake,
+    Candidates,
+    Card,
+    CarryingOut,
+    Durable,
+    Figures,
+    Locks,
+    Members,
+    Notifier,
+    Occurrences,
+    Operations,
+    Planner,
+    Pollers,
+    Pool,
+    Redis,
+    Runner,
+    Schedules,
+    Sweep,
+    Timer,
+    Topics,
+    Waiting,
+    Walk,
+)
 from buckets.access.actions import Actions
 from buckets.access.tokens import Tokens
 from buckets.errors import Unfit
+from jobqueue import __version__
 from jobqueue.access.authentication import Authentication
 from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
@@ -30,18 +56,24 @@ from jobqueue.access.unix_socket import UnixSocket
 from jobqueue.commands.actions import note_reload
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
+from jobqueue.engine.past import Past
 from jobqueue.engine.policies import Policies
+from jobqueue.engine.schedules.planning import Planning
+from jobqueue.errors import SettingsError
+from jobqueue.health.service import Health
 from jobqueue.journal.explainer import Explainer
 from jobqueue.journal.restorer import Restorer
 from jobqueue.loops import Loop, checks, running
+from jobqueue.metrics.history import History
 from jobqueue.metrics.process import Metrics
+from jobqueue.metrics.punctuality import Punctuality
 from jobqueue.metrics.scrape import Scrape, leave
 from jobqueue.metrics.totals import Totals
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
-from jobqueue.settings import Settings, shared_metrics_folder
+from jobqueue.settings import Loaded, Settings, shared_metrics_folder
 from jobqueue.web.address import check_free, check_free_for_dialects
 from jobqueue.web.guard import Guard
 from jobqueue.web.ports import Ports
@@ -60,6 +92,8 @@ class Service(Lifecycle):
     """
 
     protocols = PROTOCOLS
+    holds_time = False
+    """Whether time stands still; then figures are up to the moment."""
 
     def __init__(self, settings: Settings, worker: int | None = None, unix: socket.socket | None = None) -> None:
         super().__init__()
@@ -73,10 +107,14 @@ class Service(Lifecycle):
         self._dialects: dict[str, Dialect[Any]] = {}
         self._noting: set[asyncio.Task[None]] = set()
 
-    def reload(self, settings: Settings) -> None:
-        """Apply what SIGHUP takes over of other settings from now on."""
-        before, self._settings = self._settings, self._settings.reloaded(settings)
-        self._policies = Policies(self._settings)
+    def reload(self, later: Loaded) -> None:
+        """Apply what SIGHUP takes over of other settings from now on. Raises SettingsError for what cannot hold
+        here."""
+        before, taken = self._settings, self._loaded().reloaded(later)
+        policies = Policies(taken.settings)
+        if self._engine and (fault := policies.fault(self._engine.shards)):
+            raise SettingsError(fault)
+        (self._settings, self.sources), self._policies = taken, policies
         if self._engine:
             self._engine.policies = self._policies
             if self._worker in (None, _FIRST):
@@ -88,6 +126,10 @@ class Service(Lifecycle):
         for name, options in self._settings.protocols.open():
             if name in self._dialects:
                 self._dialects[name].options = options
+
+    def _loaded(self) -> Loaded:
+        """The settings in force, and where they came from."""
+        return Loaded(self._settings, self.sources)
 
     def _note_reload(self, actions: Actions, changed: list[str]) -> None:
         noting = asyncio.create_task(note_reload(actions, changed), name="reload")
@@ -129,6 +171,7 @@ class Service(Lifecycle):
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
+        card = Card(pool, members, locks, About(socket.gethostname(), os.getpid(), self._worker, __version__))
         events_bytes = settings.events_max_mb << 20
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s, events_bytes) for lock in locks]
         tokens = self._table_of_tokens(pool, members, notifier)
@@ -136,19 +179,23 @@ class Service(Lifecycle):
         engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed) if tokens else None
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
         table = (
+            self._history_loops(engine, pool, metrics, pollers),
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
             [Loop("tls", tls.run)] if tls else [],
             [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
             [Loop("pollers", pollers.run)],
+            [Loop("card", card.run)],
             [Loop("tokens", tokens.run, "tokens", works=lambda: tokens.was_read)] if tokens else [],
-            *self._timer_loops(pool, waiting, members, locks, sweeps),
+            [Loop("operations", _runner(pool, notifier, locks[0], metrics).run)],
+            *self._timer_loops(pool, waiting, members, locks, sweeps, Planning(lambda: engine.policies).plan),
         )
         for row in table:
             await stack.enter_async_context(running(*row))
         await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
         readiness = partial(_readiness, members, locks, loops)
+        self._show_itself(engine, pool, readiness)
         refusals = RefusalLog()
         entry = Entry(authentication, metrics, refusals)
         site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
@@ -158,13 +205,23 @@ class Service(Lifecycle):
         )
         guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, refusals)
         ports = Ports(settings, limits, guard, tls, shared=self._worker is not None)
-        if settings.socket and not self._worker:
-            unix = UnixSocket(settings.socket)
-            stack.callback(unix.close)
-            self._unix = unix.socket
+        self._open_unix_socket()
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
         self.url = await ports.open(site_web, dialects, self._unix)
         pollers.instance = _instance(self.url, self._worker)
+        card.rename(pollers.instance)
+
+    def _open_unix_socket(self) -> None:
+        """That of a service without a supervisor, which would share its own."""
+        if self._settings.socket and not self._worker:
+            unix = UnixSocket(self._settings.socket)
+            self._stack.callback(unix.close)
+            self._unix = unix.socket
+
+    def _show_itself(self, engine: Engine, pool: Pool, readiness: Callable[[], dict[str, bool]]) -> None:
+        """Let the engine tell what is known of the service as a whole."""
+        engine.examines = Health(engine, pool, self._loaded, readiness)
+        engine.settings = self._loaded
 
     def _read_journal(self, engine: Engine, pool: Pool, pollers: Pollers) -> None:
         """Let the engine do what needs a journal, as far as there is one."""
@@ -182,15 +239,25 @@ class Service(Lifecycle):
         shards, buckets = self._settings.numbers(redis.is_cluster)
         pool = await Pool.open(redis, self._settings.namespace, shards=shards, buckets=buckets)
         pool.instance = f"{pool.instance}:{self._worker or 0}"
+        if fault := self._policies.fault(len(pool.keys)):
+            raise Unfit(fault)
         return pool
 
     def _timer_loops(
-        self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
+        self,
+        pool: Pool,
+        waiting: Waiting,
+        members: Members,
+        locks: list[Locks],
+        sweeps: list[Sweep],
+        plan: Planner,
     ) -> list[list[Loop]]:
         """The rows of the timers and of what decides where they run."""
         awake = Awake(self._settings.timer_awake_share)
+        occurrences = Occurrences(Schedules(pool), plan)
+        self._stack.push_async_callback(occurrences.close)
         timers = [
-            Loop(f"timer {lock.shard}/{bucket}", Timer(pool, waiting, lock, bucket, awake).run, "timers")
+            Loop(f"timer {lock.shard}/{bucket}", Timer(pool, waiting, lock, bucket, awake, occurrences).run, "timers")
             for lock in locks
             for bucket in range(pool.buckets)
         ]
@@ -200,6 +267,16 @@ class Service(Lifecycle):
             [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
             [Loop("members", members.run, "timers")],  # first at a stop: others then take the locks given up
         ]
+
+    def _history_loops(self, engine: Engine, pool: Pool, metrics: Metrics, pollers: Pollers) -> list[Loop]:
+        """The row of the history, where one is kept. It stops last, so that it has what was counted until the end."""
+        hours = self._settings.history_hours
+        if not hours:
+            return []
+        figures = Figures(pool, hours, self._settings.metrics_topics)
+        history = History(metrics, figures)
+        engine.past = Past(figures, pollers, metrics.has_own, history.tick if self.holds_time else None)
+        return [Loop("history", history.run)]
 
     def _metrics(self, folder: Path | None) -> Metrics:
         """The metrics of this process. Raises Unfit when the folder to share them in cannot be made."""
@@ -267,6 +344,15 @@ class Service(Lifecycle):
             tools = Tools(commands, settings, limits, engine.give_back, entry, is_ready)
             made[name] = load_dialect(name)(tools, options)
         return made
+
+
+def _runner(pool: Pool, notifier: Notifier, locks: Locks, metrics: Metrics) -> Runner:
+    """The runner of operations; it works while this process holds the lock of the first timer."""
+    punctuality = Punctuality()
+    metrics.ears.append(punctuality)
+    operations, candidates = Operations(pool), Candidates(Topics(pool), Walk(pool))
+    carrying_out = CarryingOut(operations, candidates, punctuality.is_late)
+    return Runner(operations, notifier, locks.held[0], carrying_out)
 
 
 def _instance(url: str, worker: int | None) -> str:

@@ -154,3 +154,20 @@ STATUS = {
     "INTERNAL": 500,
 }
 """The HTTP status of each code."""
+
+_GROUPS = {
+    401: "access",
+    403: "access",
+    404: "state",
+    409: "state",
+    421: "access",
+    429: "limit",
+    503: "unavailable",
+    500: "internal",
+}
+
+
+def group_of(code: str) -> str:
+    """What kind of refusal a code is: request (it is malformed), access, state (of a job), limit, unavailable or
+    internal."""
+    return "request" if code == NoSuchPath.code else _GROUPS.get(STATUS.get(code, 400), "request")

@@ -23,8 +23,8 @@ from jobqueue.access.secret_values import without_secret
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, running
-from jobqueue.notify import Notify, taken_from
-from jobqueue.settings import Settings
+from jobqueue.settings import Loaded, Settings, Sources
+from jobqueue.workers.notify import Notify, taken_from
 
 log = structlog.get_logger()
 
@@ -45,6 +45,8 @@ class Lifecycle(ABC):
         self._stack = AsyncExitStack()
         self.url = ""
         """Where it listens, once it does."""
+        self.sources: Sources = {}
+        """Where its settings came from."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -62,8 +64,9 @@ class Lifecycle(ABC):
         """Start, and return when it listens."""
 
     @abstractmethod
-    def reload(self, settings: Settings) -> None:
-        """Apply the policies of other settings from now on."""
+    def reload(self, later: Loaded) -> None:
+        """Apply the policies of other settings from now on. Raises SettingsError for those that cannot hold here; then
+        nothing is changed."""
 
     async def answers(self) -> bool:
         """Wait until one of the processes answers. False: none is running at the moment."""
@@ -108,7 +111,7 @@ async def live(
     service: Lifecycle,
     settings: Settings,
     started: Callable[[str], None] | None = None,
-    reread: Callable[[], Settings] | None = None,
+    reread: Callable[[], Loaded] | None = None,
 ) -> None:
     """Run a service until SIGTERM or SIGINT; a second one ends the process at once. `started(url)` is called when it
     listens. SIGHUP applies the policies of `reread()`; without `reread`, SIGHUP (its terminal was closed) stops the
@@ -178,7 +181,7 @@ async def run(service: Lifecycle, stop: asyncio.Event, listens: Callable[[], Non
 class Reloads:
     """What SIGHUP does to a service."""
 
-    def __init__(self, service: Lifecycle, settings: Settings, reread: Callable[[], Settings], notify: Notify) -> None:
+    def __init__(self, service: Lifecycle, settings: Settings, reread: Callable[[], Loaded], notify: Notify) -> None:
         self._service = service
         self._notify = notify
         self._finishing: asyncio.Task[None] | None = None
@@ -203,11 +206,12 @@ class Reloads:
 
     def _apply(self) -> None:
         try:
-            settings = self._reread()
+            later = self._reread()
+            self._service.reload(later)
         except SettingsError as error:
             log.error("settings.refused", error=str(error))
             return
-        self._service.reload(settings)
+        settings = later.settings
         changed = settings.unlike(self._latest)
         waiting = self._at_start.need_restart(settings)
         self._latest = settings

@@ -1,8 +1,8 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads the environment, except that `notify` takes what the service manager puts there, and it and
-`secret_values` alone read files. `jobqueue healthcheck` has no time to load it, and reads a few settings by the same
-rules. conf/jobqueue.toml lists every setting with its default.
+Only this module reads the environment, except that `workers.notify` takes what the service manager puts there, and it
+and `secret_values` alone read files. `jobqueue healthcheck` has no time to load it, and reads a few settings by the
+same rules. conf/jobqueue.toml lists every setting with its default.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv6Address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -29,6 +30,8 @@ SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
 Seconds = Annotated[float, Meta(ge=0)]
 _Path = Annotated[str, Meta(pattern=r"^/[!-~]*\Z")]
 Ladder = Annotated[tuple[fields.Delay, ...], Meta(max_length=fields.MOST_STEPS)]
+Rate = Annotated[float, Meta(ge=0.001, le=100_000)]
+Concurrency = Annotated[int, Meta(ge=1)]
 DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
@@ -44,6 +47,8 @@ class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_pending: Annotated[int, Meta(ge=0)] = 0
     max_dead: Annotated[int, Meta(ge=0)] = 0
     dead_age_s: DeadAgeS | None = None
+    rate: Rate | None = None
+    concurrency: Concurrency | None = None
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,10 +96,26 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     default_dead_age_s: DeadAgeS = 2_592_000.0
     idle_topic_s: Annotated[float, Meta(ge=0.1, le=fields.TEN_YEARS_S)] = 3600.0
     metrics_topics: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    history_hours: Annotated[int, Meta(ge=0, le=168)] = 48
     journal: str = ""
     journal_file: str = ""
     journal_run: bool = False
     events_max_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 256
+    console_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    console_host: str = "127.0.0.1"
+    console_hosts: tuple[str, ...] = ()
+    console_title: Annotated[str, Meta(max_length=60)] = "jobqueue"
+    console_colour: Literal["grey", "blue", "green", "amber", "red", "purple"] = "grey"
+    console_base_path: str = "/"
+    console_read_only: bool = False
+    console_bodies: Literal["shown", "hidden"] = "shown"
+    console_tls_cert: str = ""
+    console_tls_key: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    console_user_header: str = ""
+    console_groups_header: str = ""
+    console_roles: dict[str, str] = {}
+    log_body_views: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[fields.Name, TopicSettings] = {}
@@ -133,26 +154,51 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return names + self.protocols.need_restart(later.protocols)
 
 
+Sources = dict[str, str]
+"""Where settings came from, by name: `file`, `environment` or `flag`. Those that are not in it have their defaults."""
+
+
+class Loaded(NamedTuple):
+    """Settings, and where they came from."""
+
+    settings: Settings
+    sources: Sources
+
+    def reloaded(self, later: Loaded) -> Loaded:
+        """These with what SIGHUP takes over from later ones."""
+        kept = {name: source for name, source in self.sources.items() if name not in _RELOADED}
+        taken = {name: source for name, source in later.sources.items() if name in _RELOADED}
+        return Loaded(self.settings.reloaded(later.settings), kept | taken)
+
+
 _RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
 # What a test service does not take from the settings of another one.
 _ELSEWHERE = {
     *("host", "port", "workers", "redis", "redis_file", "data"),
     *("shards", "buckets", "durability", "replicas", "protocols"),
-    *("journal", "journal_file", "journal_run"),
+    *("journal", "journal_file", "journal_run", "console_port"),
     *("socket", "tls_cert", "tls_key", "tls_client_ca", "tls_client", "tls_min"),
+}
+
+# What a console by itself reads.
+_OF_CONSOLE = {
+    *("trusted_proxies", "log_level", "log_format"),
+    *(name for name in Settings.__struct_fields__ if name.startswith("console_")),
 }
 
 PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
-_URLS = ("redis", "journal")
+URLS = ("redis", "journal")
 """Each may have a password, and a twin that names a file of it."""
-_TABLES = ("topics", "virtual_topics", "protocols")
+TABLES = ("topics", "virtual_topics", "protocols", "console_roles")
 """They can only be set in a file."""
-_LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
+_LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts", "console_hosts", "trusted_proxies")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 _HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
 _HOST = re.compile(_HOST_NAME, re.IGNORECASE)
+_BASE_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
+_HEADER = re.compile(r"[A-Za-z0-9-]+")
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
 # JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
@@ -177,16 +223,53 @@ def load(
     flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
     """The settings from all sources. Raises SettingsError with a sentence that names the setting and its source."""
-    environment = os.environ if environment is None else environment
-    path = file_of(file, environment)
+    return load_with_sources(flags, file, environment).settings
+
+
+def load_with_sources(
+    flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
+) -> Loaded:
+    """As `load`. What a file of a secret holds came from where that file was named."""
     values: dict[str, Any] = {}
-    if path:
-        values = _over(values, _read(path), f"the file {path}")
-    values = _over(values, _from_environment(environment), _ENVIRONMENT)
-    values = _over(values, {name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
-    for name in _URLS:
+    sources: Sources = {}
+    for source, place, found in _given(flags, file, environment):
+        checked = _checked(found, place)
+        values = _over(values, checked, place)
+        sources = {name: each for name, each in sources.items() if name in values} | dict.fromkeys(checked, source)
+    for name in URLS:
         if values.get(f"{name}_file"):
             values[name] = read_secret(values[f"{name}_file"], f"{name}_file")
+            sources[name] = sources[f"{name}_file"]
+    return Loaded(_whole(values), sources)
+
+
+def load_of_console(
+    flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """The settings of a console that runs by itself, with the defaults of all others: of a service's, which may name
+    files that are not on this machine, only the names are checked."""
+    values: dict[str, Any] = {}
+    for _, place, found in _given(flags, file, environment):
+        of_service = set(Settings.__struct_fields__) - _OF_CONSOLE
+        values |= _checked({name: value for name, value in found.items() if name not in of_service}, place)
+    settings = msgspec.convert(values, Settings)
+    _check_console(settings)
+    return settings
+
+
+def _given(
+    flags: Mapping[str, Any] | None, file: str | None, environment: Mapping[str, str] | None
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What each source has, with its kind and its name in a sentence; later ones override earlier ones."""
+    environment = os.environ if environment is None else environment
+    path = file_of(file, environment)
+    yield "file", f"the file {path}", _read(path) if path else {}
+    yield "environment", _ENVIRONMENT, dict(_from_environment(environment))
+    yield "flag", "the flags", {name: value for name, value in (flags or {}).items() if value is not None}
+
+
+def _whole(values: Mapping[str, Any]) -> Settings:
+    """The settings of all sources together. Raises SettingsError for what does not go together."""
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
     _check_virtual(settings)
@@ -194,21 +277,22 @@ def load(
     _check_tls(settings)
     if settings.journal_run and not settings.journal:
         raise SettingsError("journal_run goes with journal: the URL of the database that is written to")
+    _check_console(settings)
+    _check_console_port(settings)
     dialect_settings.check(settings.protocols, settings.port, asks_tokens=settings.access == "tokens")
     return settings
 
 
-def _over(values: dict[str, Any], later: Mapping[str, Any], source: str) -> dict[str, Any]:
+def _over(values: dict[str, Any], checked: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The values with those of a source that overrides them. Its `redis` also overrides a `redis_file`, and the other
     way round; so does its `journal`."""
-    checked = _checked(later, source)
     kept = dict(values)
-    for name in _URLS:
+    for name in URLS:
         refuse_both(checked, name, source)
         twins = (name, f"{name}_file")
         if any(twin in checked for twin in twins):
             kept = {each: value for each, value in kept.items() if each not in twins}
-    return kept | checked
+    return {**kept, **checked}
 
 
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
@@ -216,16 +300,18 @@ def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> s
     return file or (os.environ if environment is None else environment).get(PREFIX + _CONFIG)
 
 
-def for_tests(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+def for_tests(loaded: Loaded, flags: Mapping[str, Any]) -> Loaded:
     """The settings of a test service: those of a real one, but for where it listens and keeps its data. Raises
     SettingsError for flags that it cannot have."""
+    settings, sources = loaded
     refused = [name for name in ("redis", "redis_file", "data", "workers") if flags.get(name) is not None]
     if refused:
         flag = refused[0].replace("_", "-")
         raise SettingsError(f"--test excludes --{flag}: a test service is one process with a Redis of its own")
     kept = {name: getattr(settings, name) for name in Settings.__struct_fields__ if name not in _ELSEWHERE}
     where = {name: value for name in ("host", "port") if (value := flags.get(name)) is not None}
-    return Settings(**{"port": 0, "workers": 1, **kept, **where})
+    told = {name: source for name, source in sources.items() if name in kept or name in where}
+    return Loaded(Settings(**{"port": 0, "workers": 1, **kept, **where}), told)
 
 
 def _check_ttrs(settings: Settings) -> None:
@@ -271,6 +357,54 @@ def _check_tls(settings: Settings) -> None:
         raise SettingsError("tls_client_ca goes with tls_cert")
 
 
+def _check_console_port(settings: Settings) -> None:
+    if settings.console_port and settings.console_port == settings.port:
+        raise SettingsError(f"console_port is the service's own, {settings.port}")
+    if settings.console_port and settings.tls_cert and not settings.socket:
+        raise SettingsError(
+            "console_port with tls_cert needs socket: the console asks the service over its Unix socket then"
+        )
+
+
+def _check_console(settings: Settings) -> None:
+    for host in settings.console_hosts:
+        if not (_HOST.fullmatch(host) or _is_ipv6(host)):
+            raise SettingsError(
+                f"console_hosts: {host!r} is not a host such as console.example, without a scheme and a port"
+            )
+    if not _BASE_PATH.fullmatch(settings.console_base_path):
+        raise SettingsError(f"console_base_path: {settings.console_base_path!r} is not a path such as /queue")
+    if bool(settings.console_tls_cert) != bool(settings.console_tls_key):
+        raise SettingsError("console_tls_cert and console_tls_key go together: a certificate and its key")
+    _check_sign_on(settings)
+
+
+def _check_sign_on(settings: Settings) -> None:
+    for network in settings.trusted_proxies:
+        try:
+            ip_network(network)
+        except ValueError as error:
+            raise SettingsError(f"trusted_proxies: {error}") from None
+    headers = {name: getattr(settings, name) for name in ("console_user_header", "console_groups_header")}
+    for name, header in headers.items():
+        if header and not _HEADER.fullmatch(header):
+            raise SettingsError(f"{name}: {header!r} is not the name of a header, such as X-Forwarded-User")
+    together = {**headers, "console_roles": settings.console_roles}
+    missing = [name for name, value in {**together, "trusted_proxies": settings.trusted_proxies}.items() if not value]
+    if any(together.values()) and missing:
+        raise SettingsError(
+            f"{', '.join(together)} and trusted_proxies go together: {', '.join(missing)} must be set, too"
+        )
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
     """The folder in which processes share their metrics, if they do."""
     path = (os.environ if environment is None else environment).get(SHARED_METRICS)
@@ -297,8 +431,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes or Docker set a variable for a service that is itself called jobqueue."""
-    return value.startswith(("tcp://", "udp://")) or re.match(rf"{PREFIX}(SERVICE|PORT)_", name) is not None
+    """Whether Kubernetes or Docker set a variable for a service that is itself called jobqueue, or jobqueue-console."""
+    return value.startswith(("tcp://", "udp://")) or re.match(rf"{PREFIX}(CONSOLE_)?(SERVICE|PORT)_", name) is not None
 
 
 def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -308,7 +442,7 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for name, value in values.items():
         if name not in types:
             raise SettingsError(_unknown(name, source))
-        if source == _ENVIRONMENT and name in _TABLES:
+        if source == _ENVIRONMENT and name in TABLES:
             raise SettingsError(f"{_named(name, source)} can only be set in a file")
         if name == "protocols":
             checked[name] = dialect_settings.read(value, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
-from buckets import HeldTime, Locks, Members, Pool, QueuedPool, Redis, SteppedClock, Sweep, Waiting
+from buckets import HeldTime, Locks, Members, Planner, Pool, QueuedPool, Redis, SteppedClock, Sweep, Waiting
 from jobqueue.app import Service
 from jobqueue.loops import Loop
 from jobqueue.protocols import OF_TESTS
@@ -15,6 +15,7 @@ class TestService(Service):
     """One running test service. What timers and sweeps do in a real one happens when its clock is advanced."""
 
     protocols = OF_TESTS
+    holds_time = True
 
     def _redis(self) -> AbstractAsyncContextManager[str]:
         return private_redis(self._settings)
@@ -26,10 +27,16 @@ class TestService(Service):
         )
 
     def _timer_loops(
-        self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
+        self,
+        pool: Pool,
+        waiting: Waiting,
+        members: Members,
+        locks: list[Locks],
+        sweeps: list[Sweep],
+        plan: Planner,
     ) -> list[list[Loop]]:
         assert self._engine and isinstance(pool, QueuedPool)
-        self._engine.held_time = HeldTime(pool, waiting, sweeps)
+        self._engine.held_time = HeldTime(pool, waiting, sweeps, plan)
         return [
             [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
             [Loop("members", members.run, "timers")],

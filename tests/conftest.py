@@ -38,7 +38,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Schedu
 
 
 # These take minutes, or wait for failovers: run last, one of them would keep a single process busy at the end.
-_FIRST = ("tests/spark/", "test_cluster.py", "test_redis_sets.py", "test_sentinels.py", "tests/chaos/", "test_timers")
+_FIRST = (
+    *("tests/spark/", "brokers/test_suite.py", "test_cluster.py", "test_redis_sets.py", "test_sentinels.py"),
+    *("tests/chaos/", "test_timers"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -138,16 +138,24 @@ class ClusterSet:
 
     async def owner(self, slot: int) -> RedisNode:
         """The master of a slot, by the node's own claim: what others report may be stale for a moment after a move."""
+        claims: list[tuple[int, RedisNode]] = []
+
+        async def is_claimed() -> bool:  # not at once, where its node stalls or its replica just takes over
+            claims[:] = await self._claims(slot)
+            return bool(claims)
+
+        await until_servers(is_claimed)
+        return max(claims, key=lambda claim: claim[0])[1]  # a node that was frozen may not know its successor yet
+
+    async def _claims(self, slot: int) -> list[tuple[int, RedisNode]]:
+        """The nodes that say they have a slot, each after its epoch; without those that do not answer."""
         alive = [node for node in self.nodes if node.alive]
         told = await asyncio.gather(*(_of_itself(node) for node in alive), return_exceptions=True)
-        claims = [
+        return [
             (int(words[6]), node)
             for node, words in zip(alive, told, strict=True)
             if isinstance(words, list) and any(_covers(part, slot) for part in words[8:])
         ]
-        if not claims:
-            raise OSError(f"nobody has slot {slot}")
-        return max(claims, key=lambda claim: claim[0])[1]  # a node that was frozen may not know its successor yet
 
     async def some_master(self, turn: int) -> RedisNode:
         """In turn the owners of the first, second and third part of the slots."""

@@ -17,12 +17,12 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "words": ("errors", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
-        "topics": ("events", "durability", "topics", "notifier", "waiting", "pollers"),
-        "keepers": ("timers", "access", "fsck", "migration"),
+        "topics": ("events", "durability", "topics", "waiting", "schedules"),
+        "keepers": ("timers", "access", "fsck", "migration", "operations"),
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "logs", "loops", "caller", "notify"),
+        "ground": ("errors", "logs", "loops"),
         "schema": ("schema",),
         "engine": ("settings", "dialect_settings", "access", "engine", "metrics"),
         "commands": ("commands",),
@@ -30,9 +30,9 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "protocols": ("protocols", "reference"),
         "web": ("web",),
         "journal": ("journal",),
-        "service": ("redis_server", "app", "testing", "process", "workers"),
+        "service": ("redis_server", "app", "testing", "process", "workers", "health"),
         "sinks": ("sinks",),
-        "cli": ("cli", "__main__"),
+        "cli": ("cli", "console", "__main__"),
     },
     "jobqueue_client": {
         "words": ("times", "job", "fields", "answers", "errors", "access", "options", "addresses"),
@@ -52,11 +52,17 @@ FAMILIES = ("jobqueue.protocols", "jobqueue.sinks")
 MAY_USE = {
     "jobqueue": ("buckets",),
     "jobqueue.cli": ("jobqueue_client",),
+    "jobqueue.console": ("jobqueue_client",),
     "jobqueue.sinks.pump": ("jobqueue_client",),
     "jobqueue.sinks.webhook": ("jobqueue_client",),
 }
 """What a part uses of other packages. The command line and the workers of sinks are users of a service like any other;
 the service itself does not use the client."""
+ONLY = {
+    "jobqueue.console": ("jobqueue.console", "jobqueue.cli.client", "jobqueue.cli.humanize", "jobqueue.cli.times"),
+}
+"""Parts that use nothing else of ours, other packages included, but for `jobqueue_client`. The console sees what the
+service answers, and nothing behind it."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
 MOST_IN_A_FOLDER = 25
@@ -131,10 +137,18 @@ def _fault(module: str, name: str) -> str | None:
         return f"{module} imports itself"
     if height is None or height > own:
         return f"{module} imports {name}, which is {'in no stratum' if height is None else 'above it'}"
-    return _fault_of_members(module, name)
+    return _fault_of_members(module, name) if _is_allowed(module, name) else f"{module} may not use {name}"
+
+
+def _is_allowed(module: str, name: str) -> bool:
+    """Whether a part that uses only a little of ours may use this."""
+    little = [allowed for part, allowed in ONLY.items() if f"{module}.".startswith(f"{part}.")]
+    return all(any(f"{name}.".startswith(f"{each}.") for each in allowed) for allowed in little)
 
 
 def _may_use(module: str, other: str) -> bool:
+    if other not in ("jobqueue_client", module.partition(".")[0]) and not _is_allowed(module, other):
+        return False
     parts = [uses for part, uses in MAY_USE.items() if f"{module}.".startswith(f"{part}.")]
     return any(other in uses for uses in parts)
 
@@ -249,7 +263,11 @@ def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
             "from jobqueue.sinks.webhook.caller import x",
             "jobqueue_client.job imports jobqueue.sinks.webhook.caller",
         ),
-        ("jobqueue_client.job", "from jobqueue.caller import x", "jobqueue_client.job imports jobqueue.caller"),
+        (
+            "jobqueue_client.job",
+            "from jobqueue.access.caller import x",
+            "jobqueue_client.job imports jobqueue.access.caller",
+        ),
         ("jobqueue_client.job", "from buckets import Job", "jobqueue_client.job imports buckets"),
     ],
 )
@@ -261,6 +279,17 @@ def test_what_goes_down_is_right() -> None:
     assert faults("buckets.pool.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
     assert faults("jobqueue.engine.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
     assert faults("jobqueue.protocols.a", "from jobqueue.protocols import Reply") == []
+
+
+def test_the_console_uses_nothing_of_the_engine() -> None:
+    assert faults("jobqueue.console.a", "from jobqueue.cli.client import Client\nimport jobqueue_client.job") == []
+    assert faults("jobqueue.console.pages.a", "from jobqueue.console.visit import Visit") == []
+    for source in (
+        "from buckets.job import State",
+        "from jobqueue.settings import Settings",
+        "import jobqueue.cli.ask",
+    ):
+        assert len(faults("jobqueue.console.a", source)) == 1
 
 
 def test_the_workers_of_sinks_use_the_client() -> None:

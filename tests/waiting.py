@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from buckets.pool.pool import Pool
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0  # far more than anything waited for takes, also where many tests share two cores
 
 
 async def tick_all(pool: Pool) -> int:

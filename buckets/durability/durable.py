@@ -182,6 +182,10 @@ class DurablePool:
         """As `Pool.update`. It is never repeated: a delay would start over."""
         return await self._change_one(job_id, lambda: self._pool.update(job_id, **changes), repeat=False)
 
+    async def change(self, name: str, change: Callable[[Pool], Awaitable[T]]) -> T:
+        """A change that the pool has no method for, to what has this id or name. It may be made twice."""
+        return await self._change_one(name, lambda: change(self._pool))
+
     async def _change_one(self, job_id: str, change: Callable[[], Awaitable[T]], *, repeat: bool = True) -> T:
         async def work(_: object) -> Sequence[T | JobQueueError]:
             try:

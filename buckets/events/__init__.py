@@ -12,4 +12,8 @@ only if the move wrote it. With the flag 1 all jobs of the entry are new, and th
 job that ended has its tombstone, or what that would be. A value without a record says that the job was set aside. A
 pause or a resume has an empty id and, in place of the record, the topic; `next` is when the pause ends (0: when it is
 resumed).
+
+A schedule has the id `~` and its name, no state before, and in place of the record its own (buckets/layout.py): whole
+where it was defined or restored; only the header where its time had come, in one entry with the jobs that were made,
+each of them an add; nothing where it was removed.
 """

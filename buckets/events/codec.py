@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from buckets.job import Cause, State, Verb
-from buckets.layout import EVENT_NEW, EVENT_VERSION, HEADER, NEW_HEADER
+from buckets.layout import EVENT_NEW, EVENT_VERSION, HEADER, NEW_HEADER, SCHEDULE
 from buckets.record import OPTIONAL, VERSION
+from buckets.schedules.record import Schedule, unpack_schedule
 
 FIELD = b"m"
 
@@ -18,6 +19,7 @@ _ENTRY = struct.Struct(">BBBIHB")
 _SHORT = struct.Struct(">BBBBBBHIHIHIIHI")
 _LONG = struct.Struct(">BBBBBBHIHIHIIHIHHBBIHB")
 _STATE, _KEEPS_BODY = 0x07, 0x08
+_SCHEDULE = SCHEDULE.encode()
 assert _SHORT.size == NEW_HEADER and _LONG.size == HEADER
 
 
@@ -40,15 +42,16 @@ class Entry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One move of one job. Times are ms since the epoch, spans ms; `at` and `lease` are us."""
+    """One move of one job; or of a schedule, which has only `id`, `verb`, `at`, `next` and `schedule`. Times are ms
+    since the epoch, spans ms; `at` and `lease` are us."""
 
     id: str
-    """Empty for a pause or a resume."""
+    """Empty for a pause or a resume; `~` and the name of a schedule."""
     verb: int
     before: int
     """The state before; 0: none, or a tombstone."""
     after: int
-    """The state now; 0: set aside, or of a topic."""
+    """The state now; 0: set aside, or not of a job."""
     at: int
     was: int
     """The record's `next` before; of a pause its end, 0: when it is resumed."""
@@ -75,6 +78,8 @@ class Event(NamedTuple):
     body: bytes | None = None
     """None: this move did not write it, or it is too large."""
     checksum: int = 0
+    schedule: Schedule | None = None
+    """As it is after the move; without its definition where only its times were written. None: removed, or of a job."""
 
 
 def read_entry(head: bytes) -> Entry:
@@ -94,7 +99,11 @@ _DERIVED: dict[tuple[int, int, int], Verb] = {
     (Verb.FINISH, State.DELAYED, State.DELETED): Verb.DELETE,  # settled
     (Verb.FINISH, State.READY, State.DELETED): Verb.DELETE,
     (Verb.FINISH, State.DEAD, State.DELETED): Verb.DELETE,
+    (Verb.OCCUR, 0, State.DELAYED): Verb.ADD,  # an occurrence, beside its schedule
+    (Verb.OCCUR, 0, State.READY): Verb.ADD,
 }
+_OF_SCHEDULES = (Verb.SCHEDULE, Verb.OCCUR, Verb.UNSCHEDULE, Verb.RESTORE)
+"""Entries that may have events of schedules."""
 
 
 def verb_of(entry: Verb, before: int, after: int) -> int:
@@ -120,6 +129,28 @@ def read_event(entry: Entry, raw_id: bytes, value: bytes) -> Event:
         if len(value) == _BEFORE:
             return Event(job_id, Verb.ASIDE, before, 0, entry.at, was, "", checksum=checksum)
     return _read_record(entry, job_id, before, was, value, at, checksum)
+
+
+def read_schedule(entry: Entry, raw_id: bytes, value: bytes) -> Event:
+    """Read the value of a schedule, whose id is `~` and its name. Raises Unreadable."""
+    schedule_id, record = raw_id.decode("utf-8", "replace"), value if entry.is_new else value[_BEFORE:]
+    schedule = None
+    if record or entry.verb is not Verb.UNSCHEDULE:
+        try:
+            schedule = unpack_schedule(schedule_id.removeprefix(SCHEDULE), record)
+        except ValueError as error:
+            raise Unreadable(str(error)) from None
+    checksum = zlib.crc32(value, zlib.crc32(raw_id))
+    return Event(
+        *(schedule_id, entry.verb, 0, 0, entry.at, 0, ""),
+        next=schedule.next if schedule else 0,
+        checksum=checksum,
+        schedule=schedule,
+    )
+
+
+def _read_either(entry: Entry, raw_id: bytes, value: bytes) -> Event:
+    return (read_schedule if raw_id.startswith(_SCHEDULE) else read_event)(entry, raw_id, value)
 
 
 def _read_record(entry: Entry, job_id: str, before: int, was: int, value: bytes, at: int, checksum: int) -> Event:
@@ -193,10 +224,11 @@ def read_all(fields: Sequence[bytes]) -> tuple[Entry, list[Event | tuple[bytes, 
     if len(fields) < 2 or fields[0] != FIELD or len(fields) % 2:
         raise Unreadable("an entry without the field m")
     entry = read_entry(fields[1])
+    read = _read_either if entry.verb in _OF_SCHEDULES else read_event
     events: list[Event | tuple[bytes, bytes, str]] = []
     for raw_id, value in zip(fields[2::2], fields[3::2], strict=True):
         try:
-            events.append(read_event(entry, raw_id, value))
+            events.append(read(entry, raw_id, value))
         except Unreadable as error:
             events.append((raw_id, value, str(error)))
     return entry, events

@@ -1,4 +1,4 @@
-"""Brings back jobs that Redis has lost, as a journal has them. What to bring back, its caller decides.
+"""Brings back jobs and schedules that Redis has lost, as a journal has them. What to bring back, its caller decides.
 
 Redis is asked which ids it does not know, and at what time: a job that is not known then and had ended, ended before,
 and its end was told. Who has waited until all told by that time is read may put the others.
@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, NotFound
 from buckets.job import Verb
 from buckets.keys import shard_of
+from buckets.layout import SCHEDULE
 from buckets.scripts import Value
 from buckets.shards import ACTOR, Item, Shards
 
@@ -44,6 +45,17 @@ class Lost(NamedTuple):
     """The state that it ended in; 0: leave no tombstone of it, as another life is to follow."""
 
 
+class LostSchedule(NamedTuple):
+    """A schedule to be put."""
+
+    name: str
+    record: bytes
+    seen: int = 0
+    """The revision of the one that it takes the place of; 0: none."""
+    occurrences: Sequence[str] = ()
+    """What follows name and `@` in the ids of its occurrences that live."""
+
+
 class Restoring:
     """Puts jobs into one namespace. `actor`: who does it, as their events say."""
 
@@ -58,11 +70,11 @@ class Restoring:
         return len(self._shards.keys)
 
     async def ask(self, ids: Sequence[str]) -> list[Asked]:
-        """Ask which ids are unknown, each shard about its own. Without ids, ask all shards for the time. Raises
-        Unavailable."""
+        """Ask which ids are unknown, each shard about its own; those of schedules are `~` and the name. Without ids,
+        ask all shards for the time. Raises Unavailable."""
         by_shard: dict[int, list[str]] = {} if ids else {shard: [] for shard in range(self.shards)}
         for job_id in ids:
-            by_shard.setdefault(shard_of(job_id, self.shards), []).append(job_id)
+            by_shard.setdefault(shard_of(job_id.removeprefix(SCHEDULE), self.shards), []).append(job_id)
         return [await self._ask(shard, some) for shard, some in by_shard.items()]
 
     async def _ask(self, shard: int, ids: Sequence[str]) -> Asked:
@@ -86,6 +98,42 @@ class Restoring:
             fresh=lambda: {"bucket": next(self._turn)},
             repeat=False,
         )
+
+    async def put_schedules(self, schedules: Sequence[LostSchedule]) -> list[bool | JobQueueError]:
+        """Put schedules that are not there, or only with an older definition. The results as those of `put`."""
+        with self._acting():
+            return [await self._put_schedule(each) for each in schedules]
+
+    async def _put_schedule(self, schedule: LostSchedule) -> bool | JobQueueError:
+        occurrences = [value for each in schedule.occurrences for value in (each.partition("@")[0], each)]
+        try:
+            put = await self._shards.call(
+                *("put_schedule", shard_of(schedule.name, self.shards), occurrences),
+                repeat=False,
+                now=self._shards.clock.now(),
+                id=schedule.name,
+                seen=schedule.seen,
+                bucket=next(self._turn) % self._shards.buckets,
+                record=schedule.record,
+            )
+        except JobQueueError as error:
+            return error
+        return bool(put)
+
+    async def remove_schedule(self, name: str, revision: int) -> bool:
+        """Remove a schedule, if it is still of this revision; whether it was. Raises Unavailable."""
+        with self._acting():
+            try:
+                removed, *_ = await self._shards.call(
+                    "undefine",
+                    shard_of(name, self.shards),
+                    now=self._shards.clock.now(),
+                    id=name,
+                    seen=revision,
+                )
+            except NotFound:
+                return False
+        return bool(removed == b"removed")
 
     async def end(self, lives: Sequence[Lost]) -> list[str | JobQueueError]:
         """End lives again. For each `ended`; `reserved`: another worker has it by now; `other`: it is not there, or has

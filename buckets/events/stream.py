@@ -6,7 +6,7 @@ the reader needs a client of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from buckets.errors import JobQueueError
@@ -72,12 +72,12 @@ class Gone(JobQueueError):
 
 
 class Records(NamedTuple):
-    """Records of jobs as they are at one place of the stream."""
+    """Records of jobs and schedules as they are at one place of the stream."""
 
     now_us: int
     place: Place
     records: list[bytes]
-    """Of as many jobs as one script reads, in their order; empty: there is none."""
+    """As many as one script reads, in their order; empty: there is none."""
 
 
 TOTALS = ("created", "finished", "deleted", "replaced")
@@ -155,13 +155,23 @@ class Stream:
         return found
 
     async def records(self, ids: Sequence[str]) -> Records:
-        """The records of jobs, of the first one at least."""
+        """The records of jobs and schedules, of the first one at least; the id of a schedule is `~` and its name."""
         now_us, last, *records = await self._shards.call(
             "walk", self._shard, ids, now=self._shards.clock.now(), most_bytes=_WALKED_BYTES
         )
         place = Place.read(last)
         # Of a stream that nothing was told in yet, they are as of now.
         return Records(now_us, place if place > START else Place(now_us // 1000, 0), records)
+
+    async def schedules(self) -> AsyncIterator[list[str]]:
+        """The names of the shard's schedules, in pages."""
+        key = self._shards.keys[self._shard].schedules.encode()
+        try:
+            async for names in Pages(self._shards.redis, 1.0).names(key):
+                yield [name.decode("utf-8", "replace") for name in names]
+        except JobQueueError as error:
+            if "WRONGTYPE" not in error.message:
+                raise  # else it is another program's key
 
     async def topics(self) -> list[str]:
         """The topics of the shard."""

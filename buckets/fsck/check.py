@@ -1,9 +1,9 @@
 """The check of everything in Redis, while the service runs: it finds what does not fit together, and repairs it.
 
 The pool is the truth, and the indexes are made to follow it. What can be judged in one instant (a record against its
-bucket, an entry against its record) is judged by a script, and repaired by one that looks again. Two things take
-several passes, since the service goes on changing them: whether a ready job is in its list (jobs.py), and whether
-counts are right (counts.py).
+bucket, an entry against its record, a schedule against its entry) is judged by a script, and repaired by one that looks
+again. Two things take several passes, since the service goes on changing them: whether a ready job is in its list
+(jobs.py), and whether counts are right (counts.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from buckets.fsck.counts import CountCheck
 from buckets.fsck.findings import Report, shown
 from buckets.fsck.jobs import JobCheck, check_adrift, check_entries, read_lists
 from buckets.fsck.keys import check_keys
+from buckets.fsck.schedules import check_schedules
 from buckets.fsck.shard import CheckedShard, Progress
 from buckets.namespace import Examination, examine
 from buckets.pages import Pages
@@ -109,5 +110,6 @@ class _ShardCheck:
         doubtful = await self._counts.check(found, before, tally)
         self._topics = len(tally.topics | before.keys())
         if is_first:
+            await check_schedules(shard, found)
             await check_entries(shard, found)
         return doubtful

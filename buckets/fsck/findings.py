@@ -18,12 +18,13 @@ KINDS = {
     "unindexed": "a job is missing from its bucket or from the dead letters",
     "misdated": "the time of a job in its index differs from the one in its record",
     "unlisted": "a ready job is missing from its ready list",
-    "orphan": "an entry of a bucket or of the dead letters has no job to match it",
+    "orphan": "an entry of a bucket or of the dead letters, or a set of occurrences, has no record to match it",
+    "unscheduled": "a schedule would have no occurrence at its next time: its entry in a bucket is missing or wrong",
     "miscounted": "the counts of a topic do not match its jobs",
     "idle_list": "a topic without ready jobs has ready lists",
     "unknown_topic": "a topic with counts is missing from the list of topics",
-    "adrift": "jobs that a migration took away and put nowhere: run `jobqueue move` again",
-    "misplaced": "a job is in a shard that its id does not belong to",
+    "adrift": "jobs or schedules that a migration took away and put nowhere: run `jobqueue move` again",
+    "misplaced": "a job or a schedule is in a shard that its id or its name does not belong to",
 }
 
 
@@ -59,6 +60,7 @@ class Report:
     findings: dict[str, Finding] = field(default_factory=dict)
     jobs: int = 0
     topics: int = 0
+    schedules: int = 0
     foreign: Finding = field(default_factory=Finding)
     aside: int = 0
     unverified: list[str] = field(default_factory=list)

@@ -16,6 +16,8 @@ from buckets.fsck.shard import PAGE, CheckedShard
 from buckets.job import Verb
 from buckets.keys import FAMILIES, shard_of
 from buckets.pages import chunks
+from buckets.schedules.moving import are_schedules
+from buckets.scripts import Value
 
 _ADRIFT_MS = 300_000  # then no migration is still working on the jobs that it took
 
@@ -104,7 +106,7 @@ async def _check_some_entries(shard: CheckedShard, family: str, name: bytes, ids
 
 
 async def check_adrift(shard: CheckedShard, found: FoundKeys, now_ms: int) -> None:
-    """Find jobs that a migration took for another Redis and left behind; put them back."""
+    """Find jobs and schedules that a migration took for another Redis and left behind; put them back."""
     for name in found.names["EXPORTED"]:
         key = shard.key("EXPORTED", name)
         if now_ms - int(name.partition(b":")[0]) > _ADRIFT_MS and await shard.pool.redis.read("EXISTS", key):
@@ -113,8 +115,12 @@ async def check_adrift(shard: CheckedShard, found: FoundKeys, now_ms: int) -> No
 
 async def _put_back(shard: CheckedShard, key: bytes) -> bool:
     pairs = await shard.pool.redis.read("HGETALL", key)
+    own: dict[str, Value] = {"bucket": 0, "buckets": shard.pool.buckets}
     try:
-        await shard.call("import", pairs, verb=int(Verb.IMPORT), bucket=0, buckets=shard.pool.buckets)
+        if pairs and are_schedules(pairs):
+            await shard.call("import_schedules", pairs, **own)
+        else:
+            await shard.call("import", pairs, verb=int(Verb.IMPORT), **own)
     except NoRoom:
         return False
     await shard.pool.redis.read("UNLINK", key)

@@ -6,7 +6,8 @@ but id, time and body travel as a run, so that the shared part travels once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -15,7 +16,10 @@ from buckets.job import STATE_WORDS, NewJob
 from buckets.record import pack_front
 from buckets.scripts import Value
 
-_RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", "cancelled")}
+_NEW = {"created", "replaced"}
+"""The results of jobs that began a life."""
+_RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", "moved", "cancelled")}
+_NEW_REPLIES = {word.encode() for word in _NEW}
 
 # All of a job except its id, its time and its body.
 _KIND = attrgetter(
@@ -27,8 +31,8 @@ _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record
 
 
 class Added(NamedTuple):
-    """The result of adding a job: created, existing or replaced, in a group also cancelled (it was deleted, and stays
-    so); its state; when it is due (ms)."""
+    """The result of adding a job: created, existing, replaced or moved (to another time), in a group also cancelled
+    (it was deleted, and stays so); its state; when it is due (ms)."""
 
     result: str
     state: str
@@ -36,18 +40,19 @@ class Added(NamedTuple):
 
 
 def may_be_repeated(job: NewJob) -> bool:
-    """Whether adding the job twice does no harm. `reject` would find the job that it created; `renew`, `replace`, or a
-    job that leaves no tombstone, might run twice."""
+    """Whether adding the job twice does no harm. `reject` would find the job that it created; the others, or a job
+    that leaves no tombstone, might run twice."""
     return job.if_exists == "keep" and job.retention_ms > 0
 
 
 class Shape(NamedTuple):
     """What like jobs share."""
 
-    how: str  # keep, reject, renew or replace: what to do if the id exists
+    how: str  # keep, reject, renew, replace, later or sooner: what to do if the id exists
     most_pending: int  # in a shard; 0: no limit
     front: bytes  # the record up to the body
     repeatable: bool  # whether adding the job twice does no harm
+    topic: str
 
 
 class Prepared(NamedTuple):
@@ -81,7 +86,7 @@ class Preparing:
             if len(self._shapes) >= _MOST_KINDS:
                 self._shapes.clear()
             most = self._most_pending(job)
-            shape = self._shapes[kind] = Shape(job.if_exists, most, pack_front(job), may_be_repeated(job))
+            shape = self._shapes[kind] = Shape(job.if_exists, most, pack_front(job), may_be_repeated(job), job.topic)
         return shape
 
     def _most_pending(self, job: NewJob) -> int:
@@ -114,6 +119,8 @@ def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
 def _added(entry: Sequence[Any]) -> list[Added]:
     result, state, *times = entry
     words = _RESULTS[result], STATE_WORDS[state]
+    if len(times) == 2:
+        return [Added(*words, times[1])] * times[0]
     added: list[Added] = []
     for jobs, due in zip(times[::2], times[1::2], strict=True):
         added += [Added(*words, due)] * jobs
@@ -131,3 +138,26 @@ def read_results(reply: Iterable[Any]) -> list[Any]:
         else:
             results += _added(entry)
     return results
+
+
+def new_in_runs(jobs: Sequence[Prepared], reply: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    """How many of some jobs that stand alone began a life, as (topic, jobs) for each part of the script's reply."""
+    at = 0
+    for entry in reply:
+        if type(entry) is list:
+            number = sum(entry[2::2])
+            if entry[0] in _NEW_REPLIES:
+                yield jobs[at].shape.topic, number
+            at += number
+        else:
+            at += 1
+
+
+def new_jobs(groups: Iterable[Sequence[Prepared]], results: Iterable[Any]) -> Counter[str]:
+    """How many jobs of some groups began a life, by topic; `results` as `read_results` makes them."""
+    number: Counter[str] = Counter()
+    for group, result in zip(groups, results, strict=True):
+        if not isinstance(result, JobQueueError):
+            each = [result] if isinstance(result, Added) else result
+            number.update(job.shape.topic for job, added in zip(group, each, strict=True) if added.result in _NEW)
+    return number

@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable
-from buckets.job import STATE_WORDS
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Prepared, pack_groups, read_results
+from buckets.pool.add_codec import Prepared, new_in_runs, pack_groups, read_results
 from buckets.pool.batch import Batch, Done, tell_added, tell_finished
-from buckets.pool.pop_search import Ask, read_reply
+from buckets.pool.finish_codec import read_finished
+from buckets.pool.pop_search import Ask, read_reply, way_of
 from buckets.pool.shared_pop import SharedPop
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
@@ -200,7 +200,7 @@ class Lane:
                 rest += (job_id, "" if lease is None else lease)
             return {}, rest
 
-        self._send("finish", pack, _read_states, partial(tell_finished, batch))
+        self._send("finish", pack, partial(read_finished, self._redis.meter), partial(tell_finished, batch))
 
     def _send_adds(self) -> None:
         batch, self._adds = self._adds, Batch()
@@ -213,7 +213,12 @@ class Lane:
             }
             return arguments, pack_groups([(job,) for job in batch.jobs])
 
-        self._send("add", pack, _read_added, partial(tell_added, batch))
+        def read(reply: list[Any]) -> list[Any]:
+            for topic, number in new_in_runs(batch.jobs, reply):
+                self._redis.meter.added(topic, number)
+            return read_results(judge_all(reply))
+
+        self._send("add", pack, read, partial(tell_added, batch))
 
     def _send_pops_in_time(self) -> None:
         """A script of pops is expensive to start, so those that come while one is in flight wait and grow together, as
@@ -239,8 +244,12 @@ class Lane:
     def _pop_alike(self, pops: SharedPop) -> None:
         self._popping += 1
         ask = pops.ask
+        script, named, topics = way_of(ask.script, ask.topics, self._shards.limits)
         self._send(
-            ask.script, lambda: (pops.arguments(self._bucket()), ask.topics), read_reply, partial(self._popped, pops)
+            script,
+            lambda: (pops.arguments(self._bucket()) | named, topics),
+            read_reply,
+            partial(self._popped, pops),
         )
 
     def _popped(self, pops: SharedPop, outcome: Any) -> None:
@@ -251,6 +260,8 @@ class Lane:
             self._pop_alike(pops)
             self._flush()
         else:
+            for topic, limit, _ in pops.limited:
+                self._redis.meter.limited(topic, limit)
             pops.settle()
         if self._pops and not self._popping:
             self._send_pops()
@@ -332,11 +343,3 @@ def _read(read: Callable[[list[Any]], Any], reply: list[Any]) -> Any:
     except Exception:
         log.exception("answer.failed")
         return JobQueueError()
-
-
-def _read_states(reply: list[Any]) -> list[Any]:
-    return [STATE_WORDS[each] if isinstance(each, bytes) else each for each in judge_all(reply)]
-
-
-def _read_added(reply: list[Any]) -> list[Any]:
-    return read_results(judge_all(reply))

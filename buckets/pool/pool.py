@@ -18,8 +18,18 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added, Prepared, Preparing, Shape, may_be_repeated, pack_groups, read_results
+from buckets.pool.add_codec import (
+    Added,
+    Prepared,
+    Preparing,
+    Shape,
+    may_be_repeated,
+    new_jobs,
+    pack_groups,
+    read_results,
+)
 from buckets.pool.deaths import Deaths
+from buckets.pool.finish_codec import read_finished
 from buckets.pool.lanes import Sent, taken
 from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
@@ -104,8 +114,14 @@ class Pool(Popping):
         if state == State.READY.word:
             self.ready_shards.stir(shard_of(job_id, len(self.keys)))
 
+    def _note_died(self, died: Sequence[Sequence[Any]]) -> None:
+        """Report jobs that died, as the scripts tell of them."""
+        self._deaths.report(died)
+        for _, topic, cause, *_ in died:
+            self.redis.meter.died(topic.decode("utf-8", "replace"), cause.decode())
+
     async def _add(self, shard: int, within: str, repeat: bool, items: Sequence[Item]) -> list[Any]:
-        return await self.run_in(
+        results = await self.run_in(
             shard,
             "add",
             items,
@@ -115,6 +131,9 @@ class Pool(Popping):
             pack=pack_groups,
             read=read_results,
         )
+        for topic, number in new_jobs([item.values for item in items], results).items():
+            self.redis.meter.added(topic, number)
+        return results
 
     async def finish(
         self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None, within: str = ""
@@ -128,7 +147,7 @@ class Pool(Popping):
         """
         if within:
             items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
-            return _words(await self.each("finish_within", items, now=self.clock.now(), within=within, settles=0))
+            return _words(await self._finish_within(items, within, settles=0))
         unsent = {shard_of(job_id, len(self.keys)) for job_id, _ in jobs}
 
         def left(shard: int) -> None:
@@ -150,7 +169,12 @@ class Pool(Popping):
         return [outcome] * len(items) if isinstance(outcome, JobQueueError) else outcome
 
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
-        return await self.run_in(shard, "finish", items, {"now": self.clock.now()})
+        read = partial(read_finished, self.redis.meter)
+        return await self.run_in(shard, "finish", items, {"now": self.clock.now()}, read=read)
+
+    async def _finish_within(self, items: Sequence[Item], within: str, settles: int) -> list[Any]:
+        read = partial(read_finished, self.redis.meter)
+        return await self.each("finish_within", items, read=read, now=self.clock.now(), within=within, settles=settles)
 
     async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or NotFound, WrongState."""
@@ -163,8 +187,7 @@ class Pool(Popping):
         """End a job of certain topics; returns `finished`. With `settles`, one that was never delivered is deleted:
         `deleted`, also for one that was deleted before. Raises NotFound, NotReserved, StaleLease."""
         items = [Item(job_id, (job_id, _or_empty(lease)))]
-        arguments: dict[str, Value] = {"within": within, "settles": int(settles)}
-        return _only(await self.each("finish_within", items, now=self.clock.now(), **arguments))
+        return _only(await self._finish_within(items, within, int(settles)))
 
     async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
         """Cancel a job of certain topics that is in none of the states to spare; returns the state that it was in.
@@ -211,7 +234,7 @@ class Pool(Popping):
             within=within,
         )
         moved = Moved(reply[0].decode(), reply[1])
-        self._deaths.report(reply[2])
+        self._note_died(reply[2])
         self._note_moved(job_id, moved.state)
         return moved
 
@@ -223,7 +246,7 @@ class Pool(Popping):
         state, died = await self.one(
             "bury", job_id, lease=_or_empty(lease), reason=reason, note=_new_note(note), within=within
         )
-        self._deaths.report(died)
+        self._note_died(died)
         return _word(state)
 
     async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
@@ -277,16 +300,19 @@ class Pool(Popping):
         self._note_moved(job_id, moved.state)
         return moved
 
-    async def due(self, shard: int, bucket: int, offers: Sequence[Offer] = ()) -> tuple[int, int, list[list[Job]]]:
+    async def due(
+        self, shard: int, bucket: int, offers: Sequence[Offer] = (), met: list[str] | None = None
+    ) -> tuple[int, int, list[list[Job]]]:
         """Move a page of due entries out of a bucket; returns how many, the us until the next is due (0: now, -1: there
-        is none), and the jobs that were reserved for each offer.
+        is none), and the jobs that were reserved for each offer. `met` gets the names of the schedules whose time has
+        come.
 
         With offers it is not repeated when its answer is lost: raises Unanswered, and jobs may have been reserved. As
         with `pop`, the jobs of a caller that was cancelled meanwhile are given back.
         """
         sleepers = [value for offer in offers for value in offer.arguments()]
         try:
-            moved, wait, died, handed, *late = await self.call(
+            moved, wait, died, handed, schedules, *late = await self.call(
                 "due",
                 shard,
                 sleepers,
@@ -300,8 +326,9 @@ class Pool(Popping):
             self._is_abandoned |= bool(offers)
             raise
         self.redis.meter.paged(moved)
-        if died:
-            self._deaths.report(died)
+        if met is not None:
+            met += [name.decode("utf-8", "replace") for name in schedules]
+        self._note_died(died)
         for topic, late_us, number in zip(late[::3], late[1::3], late[2::3], strict=True):
             self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, number)
         jobs = [unpack_all(pairs) for pairs in handed] or [[] for _ in offers]

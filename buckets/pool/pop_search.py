@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import Job
+from buckets.pool.limits import NO_LIMIT, Closed, Granted, Limits, read_closed
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack_all
 from buckets.redis.link import Orphan
@@ -21,6 +22,8 @@ from buckets.scripts import Value
 from buckets.shards import MOST, Shards
 
 IN_ORDER, BY_PRIORITY = "pop", "pop_by_priority"  # the scripts: which jobs of several topics come first
+_LIMITED = "pop_limited"  # the script in place of both where a topic has limits
+_NOTHING_MORE: dict[str, Any] = {}
 _GRACE_S = 1.0  # past the deadline, for shards that have not been asked yet
 _NONE_PAUSED = -1
 _LOOK_S = 0.1  # between checks whether a server that does not answer is away
@@ -29,13 +32,14 @@ _LOOK_S = 0.1  # between checks whether a server that does not answer is away
 @dataclass(slots=True)
 class Popped:
     """The jobs of a pop, how many ready ones are left in the last topic that it searched, in how many us the first
-    paused topic reopens (None: none is paused, or only until it is resumed), and whether `Topics.status` may explain an
-    empty one: a topic may be paused, or not exist."""
+    paused topic reopens (None: none is paused, or only until it is resumed), whether there may be a reason for an empty
+    one: a topic is paused, has reached a limit, or does not exist; and the topics whose limits keep ready jobs back."""
 
     jobs: list[Job] = field(default_factory=list)
     left: int = 0
     opens_us: int | None = None
     ask_why: bool = False
+    limited: tuple[Closed, ...] = ()
 
 
 class Ask(NamedTuple):
@@ -46,6 +50,9 @@ class Ask(NamedTuple):
     room: int
     script: str
     worker: str
+
+
+Way = tuple[str, dict[str, Any], Sequence[Value]]
 
 
 class Offer(NamedTuple):
@@ -91,6 +98,8 @@ class PopSearch:
     left_behind: bool = False
     """Whether an answer is still to come that nobody waits for."""
     _room: int = field(init=False)
+    _granted: dict[str, Granted] = field(default_factory=dict)
+    """On several shards: the permits that were taken, by topic."""
 
     def __post_init__(self) -> None:
         self._room = self.ask.room
@@ -98,7 +107,7 @@ class PopSearch:
     async def in_one(self) -> None:
         """Search the only shard."""
         try:
-            await self._look(0, self.ask.topics)
+            await self._look(0, self.ask.topics, self.shards.limits)
         except JobQueueError:
             if not self.popped.jobs:
                 raise  # otherwise the jobs of earlier scripts are already with this worker
@@ -119,7 +128,7 @@ class PopSearch:
             patience = _Patience(self, shard, deadline)
             try:
                 async with patience:
-                    await self._look(shard, topics)
+                    await self._look(shard, await self._permitted(topics), self._granted)
                 answered = True
             except Unavailable as error:
                 self.left_behind |= patience.is_over
@@ -134,17 +143,35 @@ class PopSearch:
     def _wants_more(self) -> bool:
         return len(self.popped.jobs) < self.count and (self._room > 0 or not self.popped.jobs)
 
-    async def _look(self, shard: int, topics: Sequence[str]) -> None:
+    async def _permitted(self, topics: Sequence[str]) -> Sequence[str]:
+        """Those of the topics of which jobs may be delivered. Permits are taken for all that the pop may find: those
+        that it does not need lapse."""
+        for topic in topics:
+            limit = self.shards.limits.get(topic)
+            if limit and limit.rate and topic not in self._granted:
+                permits, opens_us = await self.shards.take_permits(topic, min(self.count - len(self.popped.jobs), MOST))
+                self._granted[topic] = Granted(permits)
+                if opens_us:
+                    self._note_limited([Closed(topic, "rate", opens_us)])
+        return [topic for topic in topics if topic not in self._granted or self._granted[topic].permits]
+
+    def _note_limited(self, limited: Sequence[Closed]) -> None:
+        for topic, limit, _ in limited:
+            self.shards.redis.meter.limited(topic, limit)
+        self.popped.limited += tuple(limited)
+
+    async def _look(self, shard: int, topics: Sequence[str], limits: Limits | Mapping[str, Granted]) -> None:
         """Take the jobs that the shard has."""
         popped = self.popped
-        left, more = 0, True
+        left, more = 0, bool(topics)
         while more and self._wants_more():
             want = min(self.count - len(popped.jobs), MOST)
             stamp = self.ready_shards.asked(shard, topics)
+            script, named, rest = way_of(self.ask.script, topics, limits)
             reply = await self.shards.call(
-                self.ask.script,
+                script,
                 shard,
-                topics,
+                rest,
                 orphan=self.orphan,
                 now=self.shards.clock.now(),
                 bucket=self.bucket,
@@ -153,10 +180,16 @@ class PopSearch:
                 always=0 if popped.jobs else 1,
                 ttr=self.ask.ttr,
                 workers=turns(self.workers, len(popped.jobs)),
+                **named,
             )
             found, cut_short = read_reply(reply)
             pairs = reply[3:]
             left = found.left
+            if limits is self._granted:
+                self._spend(found.jobs)
+            elif found.limited:
+                popped.limited = ()
+                self._note_limited(found.limited)
             popped.ask_why |= found.ask_why
             if found.opens_us is not None:
                 known = found.opens_us if popped.opens_us is None else popped.opens_us
@@ -168,15 +201,33 @@ class PopSearch:
             if is_full:  # then the search ended in the topic of the last job
                 self.ready_shards.left(shard, popped.jobs[-1].topic, left, stamp)
             elif not more and not left and found.opens_us is None:
-                self.ready_shards.emptied(shard, topics, stamp)
+                closed = {each.topic for each in found.limited}
+                self.ready_shards.emptied(shard, [each for each in topics if each not in closed], stamp)
         popped.left += left
+
+    def _spend(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if job.topic in self._granted:
+                self._granted[job.topic].permits -= 1
+
+
+def way_of(script: str, topics: Sequence[str], limits: Limits | Mapping[str, Granted]) -> Way:
+    """The script that serves a pop, the arguments that only this one has, and the topics as it takes them."""
+    if not limits or not any(topic in limits for topic in topics):
+        return script, _NOTHING_MORE, topics
+    rest = [value for topic in topics for value in (topic, *limits.get(topic, NO_LIMIT).arguments)]
+    return _LIMITED, {"by_priority": int(script == BY_PRIORITY)}, rest
 
 
 def read_reply(reply: list[Any]) -> tuple[Popped, bool]:
     """The answer of a pop's script, and whether it stopped early, so that there may be more."""
     left, cut_short, opens, *pairs = reply
-    ask_why = left < 0 or opens != _NONE_PAUSED
-    return Popped(unpack_all(pairs), max(left, 0), opens if opens >= 0 else None, ask_why), bool(cut_short)
+    limited: tuple[Closed, ...] = ()
+    if type(opens) is list:
+        opens, *flat = opens
+        limited = read_closed(flat)
+    ask_why = left < 0 or opens != _NONE_PAUSED or limited != ()
+    return Popped(unpack_all(pairs), max(left, 0), opens if opens >= 0 else None, ask_why, limited), bool(cut_short)
 
 
 class _Patience:

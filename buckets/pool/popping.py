@@ -11,22 +11,26 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from itertools import groupby
+from dataclasses import replace
 from typing import Any, cast
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
-from buckets.job import Job
+from buckets.job import Job, State
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.lanes import Lane, Lanes
+from buckets.pool.limits import Granted
 from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
+from buckets.scripts import Value
 from buckets.shards import MOST, Item, Shards
 
 log = logging.getLogger(__name__)
+
+_FINISHED = State.FINISHED
 
 
 class _Asks:
@@ -49,12 +53,13 @@ class Popping(Shards):
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of some pop left before the answer came
-        self._lanes = [Lane(self, shard, self._next_bucket) for shard in range(shards)]
+        self._lanes = [Lane(self, shard, self.next_bucket) for shard in range(shards)]
         self.lanes: Lane | Lanes = self._lanes[0] if shards == 1 else Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
         self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
 
-    def _next_bucket(self) -> int:
+    def next_bucket(self) -> int:
+        """The bucket whose turn it is."""
         return next(self._turn) % self.buckets
 
     async def pop(
@@ -107,7 +112,7 @@ class Popping(Shards):
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
         """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as
-        by `run`; a dead one as by `kick`. Raises NotFound, Reserved, WrongState.
+        by `run`; a dead one as by `kick`. Raises NotFound, Reserved, WrongState, Limited.
 
         As with `pop`, the job of a caller that was cancelled meanwhile is given back.
         """
@@ -116,14 +121,16 @@ class Popping(Shards):
             if isinstance(reply, bytes):  # otherwise the script failed
                 self.unpop_later([unpack(job_id, reply)])
 
+        limits = await self._limits_for(job_id, within) if self.limits else []
         try:
             record = await self.call(
                 "take",
                 shard_of(job_id, len(self.keys)),
+                limits,
                 orphan=orphan,
                 now=self.clock.now(),
                 id=job_id,
-                bucket=self._next_bucket(),
+                bucket=self.next_bucket(),
                 ttr="" if ttr_ms is None else ttr_ms,
                 worker=worker,
                 within=within,
@@ -135,12 +142,43 @@ class Popping(Shards):
         self.report_delivered([job])
         return job
 
+    async def _limits_for(self, job_id: str, within: str) -> list[Value]:
+        """The limits that may hold for a job, as the script takes them, which alone knows its topic. On several shards
+        a permit is taken before, for the topic that the job has now."""
+        if len(self.keys) == 1:
+            return [value for topic, limit in self.limits.items() for value in (topic, *limit.arguments)]
+        granted = {topic: Granted(0) for topic, limit in self.limits.items() if limit.rate}
+        topic = await self._topic_of(job_id, within)
+        if topic in granted:
+            granted[topic] = Granted((await self.take_permits(topic, 1))[0])
+        return [value for topic, each in granted.items() for value in (topic, *each.arguments)]
+
+    async def _topic_of(self, job_id: str, within: str) -> str:
+        """The topic of a job; empty where there is none within reach."""
+        raw = await self.one("get", job_id, within=within)
+        try:
+            return unpack(job_id, raw).topic if raw is not None else ""
+        except (ValueError, UnicodeDecodeError, IndexError):
+            return ""  # not a record: the script sets it aside
+
     def report_delivered(self, jobs: Sequence[Job]) -> None:
         """Tell the meter of jobs that reached their caller."""
-        for topic, some in groupby(jobs, lambda job: job.kind.topic):
-            late_us = [job.lease - 1000 * job.due for job in some if job.kind.deliveries == 1]
-            if late_us:
-                self.redis.meter.delivered(topic, [max(each, 0) for each in late_us] if min(late_us) < 0 else late_us)
+        meter = self.redis.meter
+        late_us: dict[str, list[int]] = {}
+        for job in jobs:
+            kind = job.kind
+            topic = kind.topic
+            if kind.deliveries != 1:
+                meter.redelivered(topic, 1)
+            else:
+                late = job.lease - 1000 * job.due
+                if topic not in late_us:
+                    late_us[topic] = []
+                late_us[topic].append(late if late > 0 else 0)
+            if kind.state is _FINISHED:
+                meter.finished(topic, 1)
+        for topic, late_ones in late_us.items():
+            meter.delivered(topic, late_ones)
 
     async def _pop_many(self, ask: Ask, count: int) -> Popped:
         popped = Popped()
@@ -208,7 +246,7 @@ class Popping(Shards):
                     results[index] = error
                 return
             for nth, index in enumerate(indexes):
-                results[index] = Popped(popped.jobs[nth : nth + 1], popped.left, popped.opens_us, popped.ask_why)
+                results[index] = replace(popped, jobs=popped.jobs[nth : nth + 1])
 
         if len(alike) == 1:
             await pop_alike(*alike.values())
@@ -219,7 +257,7 @@ class Popping(Shards):
     async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
         """Fill `popped`. An answer that arrives after the caller was cancelled goes back. `workers`: how many jobs each
         gets."""
-        bucket = self._next_bucket()
+        bucket = self.next_bucket()
         search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._give_back_reply, popped)
         if len(self.keys) == 1:
             await search.in_one()

@@ -11,6 +11,7 @@ from typing import Any
 
 from buckets.job import Job
 from buckets.pool.batch import Done, tell
+from buckets.pool.limits import Closed
 from buckets.pool.pop_search import Ask, Popped, turns
 from buckets.scripts import Value
 
@@ -51,10 +52,15 @@ class SharedPop:
         self._room -= sum([len(job.raw) for job in jobs])
         return len(self._jobs) < self._want and (self._room > 0 or not self._jobs)
 
+    @property
+    def limited(self) -> tuple[Closed, ...]:
+        """The topics whose limits keep ready jobs back, as the last script found them."""
+        return self._last.limited
+
     def settle(self) -> None:
         """Hand the jobs out."""
         pops, jobs, last = self._pops, self._jobs, self._last
-        shared = (last.left, last.opens_us, last.ask_why)
+        shared = (last.left, last.opens_us, last.ask_why, last.limited)
         if len(pops) == 1:
             tell(pops[0][2], Popped(jobs, *shared))
             return

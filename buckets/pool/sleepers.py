@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from buckets.errors import JobQueueError
+from buckets.pool.limits import Limits
 from buckets.pool.pop_search import IN_ORDER, Ask, Offer, Popped
 
 MOST_GROUPS = 32  # in one call of the script
@@ -97,11 +98,14 @@ class Sleepers:
             if not group:
                 del self._groups[likeness]
 
-    def offer(self, most: int) -> list[Offered]:
-        """Offer up to `most` of them. A group gives half of its pops, as two timers may ask at the same time.
-        With many groups, those whose topics have lately been served."""
+    def offer(self, most: int, limits: Limits) -> list[Offered]:
+        """Offer up to `most` of them, but none that asks for a topic with limits: only pops ask these. A group gives
+        half of its pops, as two timers may ask at the same time. With many groups, those whose topics have lately been
+        served."""
         offers = []
-        for topics, named in itertools.islice(reversed(self._groups), MOST_GROUPS):
+        groups = reversed(self._groups)
+        free = (each for each in groups if limits.keys().isdisjoint(each[0])) if limits else groups
+        for topics, named in itertools.islice(free, MOST_GROUPS):
             group = self._groups[topics, named]
             waiters = list(itertools.islice(_asleep(group), min(most, (len(group) + 1) // 2)))
             most -= len(waiters)

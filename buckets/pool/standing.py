@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from dataclasses import dataclass
 
-from buckets.job import Job
+from buckets.job import Job, State
 from buckets.keys import shard_of
+from buckets.pool.limits import Closed
 from buckets.record import unpack
 from buckets.shards import Shards
 
@@ -40,6 +43,28 @@ class Standing:
     """Ready: entries of the topic's lists of higher priority."""
     newer: int | None = None
     """Dead: dead letters of its topic that died later."""
+
+
+async def closed(shards: Shards, topic: str) -> Closed | None:
+    """The limit that keeps the ready jobs of a topic back now, or None. Raises Unavailable."""
+    limit = shards.limits.get(topic)
+    if limit is None:
+        return None
+    home = shards.keys[shard_of(topic, len(shards.keys))]
+    full_at, reserved, now_us = await asyncio.gather(
+        shards.redis.read("GET", home.permits(topic)),
+        shards.redis.read("HGET", home.counts(topic), State.RESERVED.word),
+        shards.now_us(),
+    )
+    if limit.concurrency and _number(reserved) >= limit.concurrency:
+        return Closed(topic, "concurrency", 0)
+    opens_us = math.ceil(_number(full_at) - now_us - (limit.burst - 1) * 1e6 / limit.rate) if limit.rate else 0
+    return Closed(topic, "rate", opens_us) if opens_us > 0 else None
+
+
+def _number(raw: bytes | None) -> int:
+    """What another program wrote counts as nothing."""
+    return int(raw) if raw is not None and raw.isdigit() else 0
 
 
 async def standing(shards: Shards, job_id: str, within: str = "") -> Standing:

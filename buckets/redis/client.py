@@ -155,6 +155,11 @@ class Redis:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         return [One(self, server) for server in await self._servers.all(deadline)]
 
+    def server_of(self, key: Key) -> str | None:
+        """The name of the server of a key, as `servers` has it; None: nobody knows at the moment."""
+        server = self._servers.of(key)
+        return server.name if server else None
+
     async def link_to(self, key: str) -> Link:
         """The connection that a call on this key uses now; another one once it is lost, or another server has the key.
         For callers that must know that two commands went to the same server. Raises Unavailable."""

@@ -6,26 +6,29 @@ it: a lease that ends begins its back-off at its end, not at the end of the adva
 
 from __future__ import annotations
 
-import heapq
+import math
 from collections.abc import Sequence
 
 from buckets.clock import SteppedClock
 from buckets.keys import FAMILIES
 from buckets.pages import Pages
 from buckets.pool.stepped_pool import QueuedPool, SteppedPool
+from buckets.schedules.occurrences import Occurrences, Planner
+from buckets.schedules.schedules import Schedules
 from buckets.timers.sweep import Sweep
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 
 # What is the service's own, not the jobs'.
-_KEPT = ("meta", *(FAMILIES[family] for family in ("MEMBERS", "LOCK", "WORKERS", "TOKENS")))
+_KEPT = ("meta", *(FAMILIES[family] for family in ("MEMBERS", "CARDS", "LOCK", "WORKERS", "TOKENS")))
 
 
 class HeldTime:
     """The time of one test service, in place of its timers and sweeps."""
 
-    def __init__(self, pool: QueuedPool, waiting: Waiting, sweeps: Sequence[Sweep]) -> None:
+    def __init__(self, pool: QueuedPool, waiting: Waiting, sweeps: Sequence[Sweep], plan: Planner) -> None:
         self._clock: SteppedClock = pool.clock
         self._pool = SteppedPool(pool.redis, pool.namespace, len(pool.keys), pool.buckets, pool.clock)
+        self._occurrences = Occurrences(Schedules(self._pool), plan)
         self._waiting = waiting
         self._sweeps = sweeps
 
@@ -45,14 +48,17 @@ class HeldTime:
 
     async def _pass_until(self, end_us: int) -> None:
         """Move what falls due until then, each bucket's at its time."""
-        shards, buckets = range(len(self._pool.keys)), range(self._pool.buckets)
-        due = [(0, shard, bucket) for shard in shards for bucket in buckets]  # all are looked at once
-        while due and due[0][0] <= end_us:
-            at_us, shard, bucket = heapq.heappop(due)
-            self._clock.now_us = max(self._clock.now_us, at_us)
-            _, wait_us, _ = await self._pool.due(shard, bucket)
-            if wait_us >= 0:
-                heapq.heappush(due, (self._clock.now_us + wait_us, shard, bucket))
+        buckets = [(shard, bucket) for shard in range(len(self._pool.keys)) for bucket in range(self._pool.buckets)]
+        due: dict[tuple[int, int], float] = dict.fromkeys(buckets, 0)  # all are looked at once
+        while min(due.values()) <= end_us:
+            shard, bucket = min(buckets, key=due.__getitem__)
+            self._clock.now_us = max(self._clock.now_us, int(due[shard, bucket]))
+            met: list[str] = []
+            _, wait_us, _ = await self._pool.due(shard, bucket, met=met)
+            due[shard, bucket] = self._clock.now_us + wait_us if wait_us >= 0 else math.inf
+            if met:
+                await self._occurrences.make(shard, bucket, met)
+                due |= {each: 0 for each in buckets if each[0] == shard}  # one may hold what was made
         self._clock.now_us = max(self._clock.now_us, end_us)
 
     async def reset(self) -> None:

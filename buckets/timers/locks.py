@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.events.switch import note_switch
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage
 from buckets.shards import Shards
 from buckets.timers.members import Members
+from buckets.waiting.notifier import Notifier
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,7 @@ class Locks:
     def _hold(self, event: asyncio.Event, mine: bool) -> None:
         if event.is_set() != mine:
             self._pool.redis.meter.locked(mine)
+            self._members.card_is_due.set()
         (event.set if mine else event.clear)()
 
     async def run(self) -> None:

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.events.switch import note_switch
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage
 from buckets.shards import Shards
 from buckets.timers.assignment import assign
 from buckets.timers.clock_jumps import ClockJumps
+from buckets.waiting.notifier import Notifier
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ class Roll(NamedTuple):
     """Redis's time."""
     soonest_ms: int
     """After which time another instance may be struck off; -1: none soon."""
+    is_new: bool
+    """Whether the list did not hold this instance before."""
     version: int
     """That of the records of tokens (access/tokens.py); 0 where there are none, or it was not asked for."""
     living: list[bytes]
@@ -58,7 +60,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
     """Sign the list. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
     last signature is at most `apart_ms` older than ours. `versioned`: whether the answer is to have the version. Raises
     NoMeta."""
-    now_us, soonest_ms, version, events, touches, has_stream, *living = await shards.call(
+    now_us, soonest_ms, is_new, version, events, touches, has_stream, *living = await shards.call(
         "sign_in",
         0,
         token=token,
@@ -68,7 +70,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
         versioned=int(versioned),
     )
     await note_switch(shards, 0, events, touches, has_stream)
-    return Roll(now_us, soonest_ms, int(version) if version.isdigit() else 0, living)
+    return Roll(now_us, soonest_ms, bool(is_new), int(version) if version.isdigit() else 0, living)
 
 
 async def sign_again(shards: Shards, token: str, at_ms: int) -> bool:
@@ -82,9 +84,9 @@ async def sign_again(shards: Shards, token: str, at_ms: int) -> bool:
         return False
 
 
-async def strike(shards: Shards, token: str) -> None:
-    """Take an instance off the list."""
-    await shards.redis.read("ZREM", shards.keys[0].members, token)
+async def sign_out(shards: Shards, token: str) -> None:
+    """Take an instance off the list, and remove its card."""
+    await shards.call("sign_out", 0, token=token)
 
 
 class Members:
@@ -106,6 +108,9 @@ class Members:
         self._owners: list[bytes] = []  # of all timers, shard by shard
         self.last_answer = 0.0
         """When Redis answered last: the loop's time at the question."""
+        self.card_is_due = asyncio.Event()
+        """Set when the card of this instance (cards.py) is to be written: it has come onto the list, or holds other
+        timers than before."""
         self.on_version: Callable[[int, float], None] | None = None
         """Called with the version of the records of tokens and the loop's time at the question, whenever the list was
         read. None: Redis is not asked for it."""
@@ -135,7 +140,7 @@ class Members:
         was_lost = bool(self.living) and self.is_stale()
         life_s = _SPARED_S if was_lost or begun < self._spare_until else LIFE_S
         try:
-            now_us, soonest_ms, version, living = await sign(
+            now_us, soonest_ms, is_new, version, living = await sign(
                 self._pool,
                 self.token,
                 int(life_s * 1000),
@@ -152,6 +157,8 @@ class Members:
         if was_lost:
             self._spare_until = loop.time() + _SPARE_S
         self.last_answer = begun
+        if is_new:
+            self.card_is_due.set()
         self._take(sorted(living))
         answered = loop.time()
         self._ahead_s = now_us / 1e6 - answered
@@ -226,4 +233,4 @@ class Members:
     async def _leave(self) -> None:
         with contextlib.suppress(JobQueueError, TimeoutError):
             async with asyncio.timeout(_LEAVE_S):
-                await strike(self._pool, self.token)
+                await sign_out(self._pool, self.token)

@@ -1,5 +1,5 @@
-"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics, and cuts
-off the oldest events where those that no journal has read have too many bytes.
+"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics, cuts off
+the oldest events where those that no journal has read have too many bytes, and puts right the entries of schedules.
 
 It runs in the process that holds the lock of the shard's first bucket; two at once do no harm.
 """
@@ -12,12 +12,15 @@ from collections.abc import Callable
 
 from buckets.errors import JobQueueError
 from buckets.events.bound import MOST_BYTES, bound_events
+from buckets.pages import Pages
+from buckets.schedules.schedules import Schedules
 from buckets.timers.locks import Locks
 from buckets.topics.topics import Bounds, Topics
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
+_MENDED = 500  # scripts a sweep, each for 20 schedules: some 50 ms of Redis
 
 
 class Sweep:
@@ -39,15 +42,28 @@ class Sweep:
         self._bounds_of = bounds_of
         self._idle_ms = int(idle_s * 1000)
         self._every_s = min(EVERY_S, max(idle_s, 0.1))
+        self._cursor = b"0"  # where the next sweep goes on with the schedules
 
     async def tick(self) -> None:
         """Sweep once."""
         dead = await self._topics.bound(self._shard, self._bounds_of)
         topics = await self._topics.forget(self._shard, self._idle_ms)
         events = await bound_events(self._topics.pool, self._shard, self._events_bytes)
-        if dead or topics or events:
-            swept = {"dead_letters": dead, "topics": topics, "events": events}
+        schedules = await self._mend_schedules()
+        if dead or topics or events or schedules:
+            swept = {"dead_letters": dead, "topics": topics, "events": events, "schedules": schedules}
             log.info("shard.swept", extra={"shard": self._shard, **swept})
+
+    async def _mend_schedules(self) -> int:
+        """A schedule without its entry would have no occurrence any more: such as after the timer of an older version
+        met it, which knows no schedules. Returns how many were put right."""
+        schedules, pages, mended = Schedules(self._topics.pool), Pages(self._topics.pool.redis, rest=1.0), 0
+        for _ in range(_MENDED):
+            self._cursor, wrong = await pages.step(schedules.mend(self._shard, self._cursor))
+            mended += wrong
+            if self._cursor == b"0":
+                break
+        return mended
 
     async def run(self) -> None:
         """Sweep while the lock is held, until cancelled."""

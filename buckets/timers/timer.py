@@ -14,11 +14,12 @@ from buckets.errors import JobQueueError
 from buckets.pool.pool import PAGE, Pool
 from buckets.redis.outage import Outage
 from buckets.redis.server import SILENT_S
+from buckets.schedules.occurrences import Occurrences
 from buckets.timers.awake import AHEAD_S, LONGEST_S, Awake
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
 from buckets.timers.precise_sleep import PreciseSleep
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,20 @@ _NEAR_US = 1000  # a tick that comes too early is early by less
 class Timer:
     """The timer of one bucket."""
 
-    def __init__(self, pool: Pool, waiting: Waiting, locks: Locks, bucket: int, awake: Awake) -> None:
-        """`awake`: that of all timers of the process."""
+    def __init__(
+        self,
+        pool: Pool,
+        waiting: Waiting,
+        locks: Locks,
+        bucket: int,
+        awake: Awake,
+        occurrences: Occurrences | None = None,
+    ) -> None:
+        """`awake`, `occurrences`: those of all timers of the process; without `occurrences` no schedule has any."""
         self._pool = pool
         self._waiting = waiting
         self._awake = awake
+        self._occurrences = occurrences
         self._alarm = waiting.notifier.alarm(locks.shard, bucket)
         self._held = locks.held[bucket]
         self._shard = locks.shard
@@ -55,14 +65,16 @@ class Timer:
         """What is due goes to the pops that sleep here, where it can; they stay as they are if the script fails."""
         async with self._pool.paging[self._shard]:  # not sooner, or they would be held back while others page
             offers = [] if self._pool.is_away(self._shard) else self._waiting.sleepers(PAGE)
-            handed = None
+            handed, met = None, list[str]()
             # Those who are offered to a server that does not answer are to look for jobs elsewhere, and to end in time.
             silent = asyncio.get_running_loop().call_later(SILENT_S, self._waiting.settle, offers, None)
             try:
-                moved, wait_us, handed = await self._pool.due(self._shard, self._bucket, offers)
+                moved, wait_us, handed = await self._pool.due(self._shard, self._bucket, offers, met)
             finally:
                 silent.cancel()
                 self._waiting.settle(offers, handed)
+        if met and self._occurrences:
+            self._occurrences.meet(self._shard, self._bucket, met)
         return moved, wait_us
 
     async def run(self) -> None:

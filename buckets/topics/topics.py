@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import LIVE, Job, State
@@ -16,10 +17,14 @@ from buckets.scripts import Value
 from buckets.shards import MOST
 from buckets.topics.within import reaches
 
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000  # widths of the bins in a histogram
+_WHOLE = 4000  # fields of a histogram that are read at once: 0.4 ms of Redis
 _PAGE = 100  # topics, or dead letters, per step
+AT_ONCE = 10  # histograms, or those of one topic: each may take a millisecond of the process
 _FORGOTTEN = 50  # topics per script; each has 13 keys
 _TRUSTED_S = 10.0  # that a topic in one of many shards was seen to exist, for the answer to an empty pop
 _MOST_TRUSTED = 10_000
+_MOST_BINS = 10_000  # that are remembered by the names of their fields: a day of minutes and a year of hours
 
 T = TypeVar("T")
 
@@ -35,6 +40,14 @@ RANGES = (
     ("under_30d", 2_592_000),
     ("over_30d", None),
 )
+_ENDS_MS = [end * 1000 for _, end in RANGES if end is not None]
+
+
+class Bin(NamedTuple):
+    """A span of time in a histogram: its begin (ms since the epoch) and its width (ms)."""
+
+    begin: int
+    width: int
 
 
 @dataclass(slots=True)
@@ -167,9 +180,10 @@ class Topics:
         redis, keys = self.pool.redis, self.pool.keys
         raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
         names = [name for name in _words(flat[::2]) if reaches(within, name)]
-        known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
-        new = [name for name, before in zip(names, known, strict=True) if not before]
-        topics = list(await asyncio.gather(*map(self._topic, new)))
+        if shard:
+            known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
+            names = [name for name, before in zip(names, known, strict=True) if not before]
+        topics = await self._told(names)
         if raw_cursor != b"0":
             return topics, shard, int(raw_cursor)
         return topics, (shard + 1) % len(keys), 0
@@ -182,20 +196,30 @@ class Topics:
 
     async def counts(self, name: str) -> dict[str, int]:
         """How many jobs a topic has, by state; a topic that is unknown has none."""
-        words = [state.word for state in LIVE]
-        counts = dict.fromkeys(words, 0)
-        missing = [None] * len(words)
-        for numbers in await self._in_all(
-            lambda shard: self._read(missing, "HMGET", self.pool.keys[shard].counts(name), *words)
-        ):
-            for word, number in zip(words, numbers, strict=True):
-                counts[word] += _number(number)
-        return counts
+        by_shard = await self._in_all(partial(self.counts_in, name=name))
+        return {state.word: sum(counts[state] for counts in by_shard) for state in LIVE}
 
-    async def _topic(self, name: str) -> Topic:
-        counts = await self.counts(name)
-        oldest_ms = await self._oldest_ready_ms(name) if counts[State.READY.word] else None
-        return Topic(name, counts, oldest_ms, await self.paused_until(name))
+    async def counts_in(self, shard: int, name: str) -> dict[State, int]:
+        """As `counts`, of one shard."""
+        missing = [None] * len(LIVE)
+        key = self.pool.keys[shard].counts(name)
+        numbers = await self._read(missing, "HMGET", key, *(state.word for state in LIVE))
+        return {state: number_in(number) for state, number in zip(LIVE, numbers, strict=True)}
+
+    async def _told(self, names: Sequence[str]) -> list[Topic]:
+        if not names:
+            return []
+        pauses = await self.pauses(names)
+        by_shard = await self._in_all(lambda shard: self.pool.call("count_topics", shard, names))
+        numbers = [sum(map(number_in, each)) for each in zip(*by_shard, strict=True)]
+        rows = [numbers[at : at + len(LIVE)] for at in range(0, len(numbers), len(LIVE))]
+        counts = {
+            name: {state.word: number for state, number in zip(LIVE, row, strict=True)}
+            for name, row in zip(names, rows, strict=True)
+        }
+        waiting = [name for name in names if counts[name][State.READY.word]]
+        oldest = dict(zip(waiting, await asyncio.gather(*map(self._oldest_ready_ms, waiting)), strict=True))
+        return [Topic(name, counts[name], oldest.get(name), pauses.get(name)) for name in names]
 
     async def _oldest_ready_ms(self, name: str) -> int | None:
         now = self.pool.clock.now()
@@ -295,8 +319,9 @@ class Topics:
             homes = [home for home in await self._homes() if home[1].startswith(prefix) and reaches(within, home[1])]
         else:
             homes = [(shard, topic) for shard in range(len(self.pool.keys))]
-        for at in range(0, len(homes), _PAGE):
-            await asyncio.gather(*(self._add_figures(stats, *home) for home in homes[at : at + _PAGE]))
+        some = max(AT_ONCE, len(self.pool.keys))
+        for at in range(0, len(homes), some):
+            await asyncio.gather(*(self._add_figures(stats, *home) for home in homes[at : at + some]))
         words = [state.word for state in LIVE]
         stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in words}
         stats.counts = {word: stats.counts.get(word, 0) for word in words}
@@ -307,11 +332,11 @@ class Topics:
         now, since, *fields = await pool.call("stats", shard, now=pool.clock.now(), topic=topic)
         for name, value in zip(fields[::2], fields[1::2], strict=True):
             word = name.decode("utf-8", "replace")
-            stats.counts[word] = stats.counts.get(word, 0) + _number(value)
+            stats.counts[word] = stats.counts.get(word, 0) + number_in(value)
         if since:
             stats.oldest_ready_ms = max(now - since, stats.oldest_ready_ms or 0)
-        async for bin_ms, number in self._due_bins(pool.keys[shard].due(topic)):
-            stats.due[_range_of(bin_ms - now)] += number
+        for each, number in await self.bins(shard, topic):
+            stats.due[_range_of(each.begin - now)] += number
 
     async def _homes(self) -> list[tuple[int, str]]:
         """Each shard with each of its topics, the most recently used of a shard first."""
@@ -329,15 +354,51 @@ class Topics:
             used |= some
         return sorted(used, key=lambda name: (used[name], name))
 
-    async def _due_bins(self, key: str) -> AsyncIterator[tuple[int, int]]:
-        """The bins of a topic's histogram, as (begin in ms since the epoch, jobs), read in bounded steps."""
-        cursor = b"0"
+    async def bins(self, shard: int, topic: str) -> list[tuple[Bin, int]]:
+        """The bins of a topic's histogram in a shard and the jobs in each, in no particular order; read in bounded
+        steps."""
+        return [
+            each
+            async for names, values in self.due_fields(shard, topic)
+            for each in zip(map(bin_of, names), numbers_in(values), strict=True)
+        ]
+
+    async def due_fields(self, shard: int, topic: str) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
+        """The names and values of the fields of a topic's histogram in a shard, some at a time."""
+        cursor, key = b"0", self.pool.keys[shard].due(topic)
+        if await self.due_size(shard, topic) <= _WHOLE:  # a scan takes Redis three times as long
+            flat = await self._read([], "HGETALL", key)
+            yield flat[::2], flat[1::2]
+            return
         while True:
-            cursor, fields = await self._read((b"0", []), "HSCAN", key, cursor, "COUNT", 1000)
-            for name, value in zip(fields[::2], fields[1::2], strict=True):
-                yield _number(name[1:]) * (3_600_000 if name[:1] == b"h" else 60_000), _number(value)
+            cursor, flat = await self._read((b"0", []), "HSCAN", key, cursor, "COUNT", 1000)
+            yield flat[::2], flat[1::2]
             if cursor == b"0":
                 return
+
+    async def due_size(self, shard: int, topic: str) -> int:
+        """How many bins a topic's histogram has in a shard."""
+        size: int = await self._read(0, "HLEN", self.pool.keys[shard].due(topic))
+        return size
+
+    async def due_named(self, shard: int, topic: str, names: Sequence[bytes]) -> tuple[dict[bytes, bytes], int]:
+        """The fields with these names of a topic's histogram in a shard, and how many delayed jobs it has there."""
+        keys = self.pool.keys[shard]
+        values, delayed = await asyncio.gather(
+            self._read([None] * len(names), "HMGET", keys.due(topic), *names),
+            self._read(None, "HGET", keys.counts(topic), State.DELAYED.word),
+        )
+        return {name: value for name, value in zip(names, values, strict=True) if value}, number_in(delayed)
+
+    async def has_entries_before(self, time_ms: int) -> bool:
+        """Whether a job should have moved before a time (ms since the epoch)."""
+
+        async def is_earlier(shard: int, bucket: int) -> bool:
+            first = await self._read([], "ZRANGE", self.pool.keys[shard].bucket(bucket), 0, 0, "WITHSCORES")
+            return bool(first) and float(first[1]) < time_ms
+
+        buckets = ((shard, bucket) for shard in range(len(self.pool.keys)) for bucket in range(self.pool.buckets))
+        return any(await asyncio.gather(*(is_earlier(*each) for each in buckets)))
 
     async def figures(self, name_of: Callable[[str], str]) -> dict[str, Stats]:
         """The figures by topic, without due times: a command per topic, and a script where jobs are ready.
@@ -381,13 +442,25 @@ def _words(names: list[bytes]) -> list[str]:
     return [name.decode("utf-8", "replace") for name in names]
 
 
-def _number(raw: bytes | None) -> int:
+@lru_cache(_MOST_BINS)  # most topics have the same ones
+def bin_of(name: bytes) -> Bin:
+    """The bin whose field in a histogram has this name."""
+    width = _HOUR_MS if name[:1] == b"h" else _MINUTE_MS
+    return Bin(number_in(name[1:]) * width, width)
+
+
+def number_in(raw: bytes | None) -> int:
     """A counter's value; 0 for what another program made of it, until `fsck` puts it right."""
     return int(raw) if raw and raw.removeprefix(b"-").isdigit() else 0
 
 
+def numbers_in(raw: Collection[bytes]) -> list[int]:
+    """The values of many counters, as `number_in` reads them."""
+    try:
+        return list(map(int, raw))
+    except ValueError:  # another program's
+        return list(map(number_in, raw))
+
+
 def _range_of(ahead_ms: int) -> str:
-    for name, end in RANGES:
-        if end is None or ahead_ms < end * 1000:
-            return name
-    raise AssertionError("the last range has no end")
+    return RANGES[bisect_right(_ENDS_MS, ahead_ms)][0]

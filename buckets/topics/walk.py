@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,8 +21,11 @@ from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.shards import MOST
+from buckets.topics.topics import Bin, Topics
 
 _SCRIPTS_A_PAGE = 50
+_TURN_S = 0.1  # at most until a page's next script is run
+_LONGEST_LEASE_MS = 2 * 86_400_000  # twice the longest ttr: the clock may have gone back
 _READY_ENTRIES = 150  # that one script takes off a list
 _BYTES_A_SCRIPT = 1 << 20
 _INDEX = re.compile(r"[0-9]{0,15}")
@@ -42,10 +47,11 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class Page:
-    """Jobs of a walk, and where it goes on (None: it is at its end)."""
+    """Jobs of a walk, where it goes on (None: it is at its end), and how many entries of indexes it looked at."""
 
     jobs: list[Job] = field(default_factory=list)
     next: Position | None = None
+    looked: int = 0
 
 
 @dataclass(slots=True)
@@ -56,11 +62,25 @@ class Purged:
     next: Position | None = None
 
 
+class Sought(NamedTuple):
+    """What a walk is after: the jobs of a topic, in one state or all live ones, of one shard or all, from a time on (ms
+    since the epoch), whose ids begin with a prefix. `back`: those of a state that goes by time the latest first, up to
+    that time."""
+
+    topic: str
+    state: State | None = None
+    shard: int | None = None
+    since_ms: int | None = None
+    prefix: str = ""
+    back: bool = False
+
+
 class Walk:
     """Walks over the jobs of topics."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._turns = [asyncio.Lock() for _ in pool.keys]
 
     def has(self, position: Position) -> bool:
         """Whether the position is possible in this namespace; one that comes from outside may be anything."""
@@ -84,23 +104,77 @@ class Walk:
         shard: int | None = None,
         count: int = 100,
         room: int = 8 << 20,
+        since_ms: int | None = None,
+        prefix: str = "",
     ) -> Page:
         """Up to `count` jobs of a topic (up to `room` bytes, but at least one), in one state or in all live states one
-        after the other, of one shard or of all. Delayed and reserved jobs come by their time, dead ones by the time of
-        their death, ready ones in the order of a pop."""
-        begin = position or self._begin(state, shard or 0)
-        page, looks = Page(next=begin), 0
+        after the other, of one shard or of all, whose ids begin with a prefix. Delayed and reserved jobs come by their
+        time, dead ones by the time of their death, ready ones in the order of a pop. `since_ms`: of a walk over one
+        state that goes by time, where it begins in each shard."""
+        sought = Sought(topic, state, shard, since_ms, prefix)
+        begin = position or self._begin(sought)
+        page, looks, times = Page(next=begin), 0, Times(Topics(self._pool), topic)
         while page.next is not None and len(page.jobs) < count and not (room <= 0 and page.jobs):
             if looks >= _SCRIPTS_A_PAGE and self._gets_on(page.next, begin, page.jobs):
                 break
             looks += 1
             want, most = min(count - len(page.jobs), MOST), min(max(room, 1), _BYTES_A_SCRIPT)
-            pairs, page.next = await self._look(topic, state, page.next, want, most, shard)
+            async with self._turn(page.next.shard):
+                pairs = await self._look(sought, page, want, most)
             for job_id, raw in pairs:
                 page.jobs.append(unpack(job_id, raw))
                 room -= len(raw)
+            if not pairs and page.next is not None:
+                page.next = await self._skip(sought, page.next, times)
         page.next = self._told(page.next, begin, page.jobs)
         return page
+
+    @asynccontextmanager
+    async def _turn(self, shard: int) -> AsyncIterator[None]:
+        """One script of a page at a time is with a shard: however many people look, a pop waits for one of them. Where
+        Redis does not answer, nobody waits long for those who do."""
+        turn, is_taken = self._turns[shard], False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TURN_S):
+                is_taken = await turn.acquire()
+        try:
+            yield
+        finally:
+            if is_taken:
+                turn.release()
+
+    async def look(self, sought: Sought, position: Position | None, times: Times, want: int) -> Page:
+        """A short step of a walk over one shard: up to `want` jobs without their bodies. `times`: those of the topic,
+        read once for all steps."""
+        page = Page(next=position or self._begin(sought))
+        pairs = await self._look(sought, page, min(want, MOST), None)
+        page.jobs = [unpack(job_id, raw) for job_id, raw in pairs]
+        if not pairs and page.next is not None:
+            page.next = await self._skip(sought, page.next, times)
+        return page
+
+    async def _skip(self, sought: Sought, position: Position, times: Times) -> Position | None:
+        """A position that is further on, where no job of the topic lies between them: of delayed jobs, as the histogram
+        knows; of reserved ones, as none lies further ahead than the longest lease."""
+        if sought.back:
+            return await self._skip_back(sought, position, times)
+        at = float(position.at or "-inf")
+        if position.state == State.RESERVED:
+            return self._after(sought, position) if at > await times.last_lease_ms() else position
+        if position.state != State.DELAYED:
+            return position
+        begin = await times.next(position.shard, at)
+        if begin is None:
+            return self._after(sought, position)
+        return position._replace(number=0, at=_before(begin), entry="") if begin > at else position
+
+    async def _skip_back(self, sought: Sought, position: Position, times: Times) -> Position | None:
+        """As `_skip`, of a walk over delayed jobs that goes back."""
+        at = float(position.at or "inf")
+        end = await times.last(position.shard, at)
+        if end is None:
+            return self._after(sought, position)
+        return position._replace(number=0, at=_before(end), entry="") if end < at else position
 
     def _told(self, position: Position | None, begin: Position, jobs: Sequence[Job] = ()) -> Position | None:
         """A position of a walk that began at another one and gave these jobs, as others may read it: without the id of
@@ -141,73 +215,144 @@ class Walk:
         `newest_ms` was when it began; None for now."""
         end = asyncio.get_running_loop().time() + seconds
         if position is None:
-            position = self._begin(state)._replace(begun=await self.newest_ms() if begun is None else begun)
+            begin = self._begin(Sought(topic, state))
+            position = begin._replace(begun=await self.newest_ms() if begun is None else begun)
         purged = Purged(next=position)
         while purged.next and not (asyncio.get_running_loop().time() >= end and self._gets_on(purged.next, position)):
             step = self._purge_ready if purged.next.state == State.READY else self._purge_timed
-            purged.count += await step(topic, state, purged)
+            purged.count += await step(Sought(topic, state), purged)
         purged.next = self._told(purged.next, position)
         return purged
 
-    async def _purge_timed(self, topic: str, state: State | None, purged: Purged) -> int:
-        position = purged.next
+    async def _purge_timed(self, sought: Sought, purged: Purged) -> int:
+        position, page = purged.next, Page(next=purged.next)
         assert position is not None
-        pairs, purged.next = await self._look(topic, state, position, MOST, None)
+        pairs = await self._look(sought, page, MOST, None)
+        purged.next = page.next
         if not pairs:
             return 0
         ids = [job_id for job_id, _ in pairs]
+        topic = sought.topic
         count: int = await self._call("purge", position, ids, topic=topic, state=position.state, begun=position.begun)
         return count
 
-    async def _purge_ready(self, topic: str, state: State | None, purged: Purged) -> int:
+    async def _purge_ready(self, sought: Sought, purged: Purged) -> int:
         position = purged.next
         assert position is not None
+        topic, number, begun = sought.topic, position.number, position.begun
         taken, count = await self._call(
-            "purge_ready", position, topic=topic, priority=position.number, begun=position.begun, page=_READY_ENTRIES
+            "purge_ready", position, topic=topic, priority=number, begun=begun, page=_READY_ENTRIES
         )
         if not taken:
-            purged.next = self._after(position, state)
+            purged.next = self._after(sought, position)
         return int(count)
 
-    async def _look(
-        self, topic: str, state: State | None, position: Position, want: int, room: int | None, shard: int | None = None
-    ) -> tuple[list[tuple[str, bytes]], Position | None]:
-        """Ids of jobs with their records (empty without `room`), and the position after them."""
-        script, arguments = self._script_at(position)
-        more, *reply = await self._call(
-            script, position, topic=topic, want=want, room="" if room is None else room, **arguments
-        )
+    async def _look(self, sought: Sought, page: Page, want: int, room: int | None) -> list[tuple[str, bytes]]:
+        """Ids of jobs with their records, which moves the page on behind them. Without `room`, without bodies."""
+        position = page.next
+        assert position is not None
+        script, arguments = self._script_at(position, sought)
+        arguments |= {"topic": sought.topic, "want": want, "room": "" if room is None else room}
+        more, looked, *reply = await self._call(script, position, prefix=sought.prefix, **arguments)
+        page.looked += looked
         if position.state == State.READY:
             at, entry, *flat = reply
             after = position._replace(at=str(at), entry=entry.decode("latin-1"))
         else:
             at, number, entry, *flat = reply
             after = position._replace(number=int(number), at=at.decode(), entry=entry.decode("latin-1"))
-        pairs = [(job_id.decode(), raw) for job_id, raw in zip(flat[::2], flat[1::2], strict=True)]
-        return pairs, after if more else self._after(position, state, shard)
+        page.next = after if more else self._after(sought, position)
+        return [(job_id.decode(), raw) for job_id, raw in zip(flat[::2], flat[1::2], strict=True)]
 
-    def _script_at(self, position: Position) -> tuple[str, dict[str, Any]]:
+    def _script_at(self, position: Position, sought: Sought) -> tuple[str, dict[str, Any]]:
         entry = position.entry.encode("latin-1")
         if position.state == State.READY:
             return "peek_ready", {"priority": position.number, "place": int(position.at or 0), "entry": entry}
         after = {"after_at": position.at, "after_bucket": position.number, "after_id": entry}
-        return "peek", {"state": position.state, "buckets": self._pool.buckets, **after}
+        order = {"back": "1" if sought.back else "", "buckets": self._pool.buckets}
+        return "peek", {"state": position.state, **order, **after}
 
     async def _call(self, script: str, at: Position, /, rest: Sequence[str] = (), **arguments: Any) -> Any:
         return await self._pool.call(script, at.shard, rest, now=self._pool.clock.now(), **arguments)
 
-    def _begin(self, state: State | None, shard: int = 0) -> Position:
-        return self._first(state or LIVE[0], shard)
+    def _begin(self, sought: Sought) -> Position:
+        return self._first(sought, sought.state or LIVE[0], sought.shard or 0)
 
-    def _first(self, state: int, shard: int) -> Position:
-        return Position(int(state), shard, 9 if state == State.READY else 0)
+    def _first(self, sought: Sought, state: int, shard: int, begun: int = 0) -> Position:
+        at = "" if sought.since_ms is None else _before(sought.since_ms)
+        return Position(int(state), shard, 9 if state == State.READY else 0, at, begun=begun)
 
-    def _after(self, position: Position, state: State | None, shard: int | None = None) -> Position | None:
+    def _after(self, sought: Sought, position: Position) -> Position | None:
         """The beginning of the list, shard or state after the one that is done."""
-        if position.state == State.READY and position.number > 0:
-            return position._replace(number=position.number - 1, at="", entry="")
-        if shard is None and position.shard + 1 < len(self._pool.keys):
-            return self._first(position.state, position.shard + 1)._replace(begun=position.begun)
-        if state is None and position.state < LIVE[-1]:
-            return self._first(position.state + 1, shard or 0)._replace(begun=position.begun)
+        state, shard, number, *_, begun = position
+        if state == State.READY and number > 0:
+            return position._replace(number=number - 1, at="", entry="")
+        if sought.shard is None and shard + 1 < len(self._pool.keys):
+            return self._first(sought, state, shard + 1, begun)
+        if sought.state is None and state < LIVE[-1]:
+            return self._first(sought, state + 1, sought.shard or 0, begun)
         return None
+
+
+def _before(time_ms: int) -> str:
+    """The time of a position that lies before all entries of a time and behind all earlier ones; they are integers."""
+    return str(time_ms - 0.5)
+
+
+class Times:
+    """The times at which a topic may have delayed or reserved jobs, for one page of a walk, so that it passes over the
+    others. The histogram of a shard is read when it is first asked."""
+
+    def __init__(self, topics: Topics, topic: str) -> None:
+        self._topics = topics
+        self._topic = topic
+        self._bins: dict[int, Bins] = {}
+        self._last_lease_ms = 0
+
+    async def next(self, shard: int, at: float) -> int | None:
+        """The begin of the first bin with jobs that ends behind a time (both ms since the epoch); None: there is
+        none."""
+        return (await self._of(shard)).next(at)
+
+    async def last(self, shard: int, at: float) -> int | None:
+        """The end of the last bin with jobs that begins at a time or before; None: there is none."""
+        return (await self._of(shard)).last(at)
+
+    async def _of(self, shard: int) -> Bins:
+        if shard not in self._bins:
+            bins = await self._topics.bins(shard, self._topic)
+            self._bins[shard] = Bins([each for each, jobs in bins if jobs])
+        return self._bins[shard]
+
+    async def last_lease_ms(self) -> int:
+        """When the last lease ends at the latest, in ms since the epoch."""
+        if not self._last_lease_ms:
+            self._last_lease_ms = await self._topics.pool.now_ms() + _LONGEST_LEASE_MS
+        return self._last_lease_ms
+
+
+class Bins:
+    """Bins, those of each width by their begins: a page asks for them dozens of times."""
+
+    def __init__(self, bins: Sequence[Bin]) -> None:
+        self._begins: dict[int, list[int]] = {}
+        for begin, width in bins:
+            self._begins.setdefault(width, []).append(begin)
+        for begins in self._begins.values():
+            begins.sort()
+
+    def next(self, at: float) -> int | None:
+        """The first begin of those that end behind a time."""
+        found: list[int] = []
+        for width, begins in self._begins.items():
+            place = bisect_right(begins, at - width)
+            found += begins[place : place + 1]
+        return min(found, default=None)
+
+    def last(self, at: float) -> int | None:
+        """The last end of those that begin at a time or before."""
+        found: list[int] = []
+        for width, begins in self._begins.items():
+            place = bisect_right(begins, at)
+            found += [begin + width for begin in begins[max(place - 1, 0) : place]]
+        return max(found, default=None)

@@ -16,6 +16,11 @@ def both(first: str, second: str) -> str:
     return f"{first}\n{second}" if first and second else first or second
 
 
+def is_pattern(text: str) -> bool:
+    """Whether it may stand for several topics."""
+    return "*" in text or "?" in text
+
+
 def reaches(within: str, topic: str) -> bool:
     """Whether a topic is within."""
     return not within or all(pattern.fullmatch(topic) for pattern in _compiled(within))

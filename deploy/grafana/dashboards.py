@@ -426,6 +426,11 @@ _OWN_VARIABLES = {
 """By file: the variable that the other dashboards do not have."""
 
 
+_CONSOLE = "${console:raw}"
+_IN_CONSOLE = {"overview": "/", "topic": "/topic?name=${topic:percentencode}", "redis": "/"}
+"""By file: the page of the console that shows the same."""
+
+
 def _dashboard(name: str, title: str, *rows: tuple[str, Iterable[Any]]) -> dashboard.Dashboard:
     links = dashboard.DashboardLink("Jobqueue").type(DashboardLinkType.DASHBOARDS).tags([_TAG])
     board = (
@@ -437,8 +442,10 @@ def _dashboard(name: str, title: str, *rows: tuple[str, Iterable[Any]]) -> dashb
         .refresh("30s")
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .link(links.include_vars(True).keep_time(True))
+        .link(dashboard.DashboardLink("Console").type(DashboardLinkType.LINK).url(f"{_CONSOLE}{_IN_CONSOLE[name]}"))
         .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
         .with_variable(_variable("job", "Job", "label_values(jobqueue_build_info, job)"))
+        .with_variable(dashboard.TextBoxVariable("console").label("Console").default_value("http://127.0.0.1:8001"))
     )
     if name in _OWN_VARIABLES:
         board.with_variable(_OWN_VARIABLES[name])

@@ -61,7 +61,7 @@ class Table(Protocol):
 
 
 class Waits(Protocol):
-    """The waiting pops of this process: see buckets/waiting.py."""
+    """The waiting pops of this process: see buckets/waiting/waiting.py."""
 
     def waits_of(self, owner: str) -> int:
         """How many pops of an owner wait."""

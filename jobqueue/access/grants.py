@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from buckets.errors import JobQueueError, Unavailable
-from buckets.topics.within import reaches
+from buckets.topics.within import is_pattern, reaches
 from jobqueue.access import rights
 from jobqueue.access.records import Record
 from jobqueue.errors import BadRequest, Forbidden, TooFast, Unauthorized
@@ -229,8 +229,10 @@ class Grant:
         for topic in _topics_of(command):
             if not self.reaches(topic):
                 return Forbidden(f"the token does not reach the topic {topic}", topic=topic)
-        if self._own_ids and isinstance(command, params.Add) and not _has_own_id(command):
+        if self._own_ids and isinstance(command, params.Add) and not _is_own(command.id, command.topic):
             return Forbidden(f"with this token, an id must begin with {command.topic}:")
+        if self._own_ids and isinstance(command, params.Schedule) and not _is_own(command.name, command.topic):
+            return Forbidden(f"with this token, a name must begin with {command.topic}:")
         return None
 
 
@@ -275,9 +277,13 @@ def _in_place_of(command: Any, error: JobQueueError) -> JobQueueError:
 
 
 def _topics_of(command: Any) -> Sequence[str]:
-    """The topics that a command names. (A token's are given, which is judged where that is done.)"""
+    """The topics that a command names. (A token's are given, which is judged where that is done; a pattern in the
+    filter of an operation takes what is in reach.)"""
     if isinstance(command, params.Token):
         return []
+    if isinstance(command, params.Operation):
+        wanted = command.filter.topic if command.filter else None
+        return [] if wanted is None or is_pattern(wanted) else [wanted]
     topics = getattr(command, "topics", None)
     if topics is not None:
         return list(topics)
@@ -285,17 +291,20 @@ def _topics_of(command: Any) -> Sequence[str]:
     return [] if topic is None else [topic]
 
 
-def _has_own_id(command: params.Add) -> bool:
-    return command.id is None or command.id.startswith(f"{command.topic}:")
+def _is_own(name: str | None, topic: str) -> bool:
+    return name is None or name.startswith(f"{topic}:")
 
 
 def _asks_for_bodies(command: Any) -> bool:
     return bool(getattr(command, "body", False)) if isinstance(command, _SHOWING) else False
 
 
-_SHOWING = (params.Get, params.Peek, inner.Get, inner.Peek)
+_SHOWING = (params.Get, params.Peek, params.Schedules, inner.Get, inner.Peek)
+
+
+_BRINGING = (params.Add, params.Update, params.Schedule)
 
 
 def _size(commands: Sequence[Any]) -> int:
     """Bytes of the bodies that commands bring."""
-    return sum(len(bytes(command.body)) for command in commands if isinstance(command, params.Add | params.Update))
+    return sum(len(bytes(command.body)) for command in commands if isinstance(command, _BRINGING))

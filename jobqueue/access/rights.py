@@ -7,11 +7,14 @@ from typing import Any
 from jobqueue.schema import inner, params
 
 OF_COMMANDS: dict[str, tuple[str, ...]] = {
-    "produce": ("add", "update", "delete"),
+    "produce": ("add", "update", "delete", "schedule", "unschedule"),
     "consume": ("pop", "finish", "touch", "release", "bury", "leave", "delete"),
-    "look": ("get", "explain", "peek", "stats", "topics", "workers"),
-    "operate": ("kick", "run", "pause", "resume", "purge"),
-    "admin": ("token", "actions", "clock", "reset"),
+    "look": (
+        *("get", "explain", "peek", "stats", "topics", "workers", "schedules", "forecast", "find"),
+        *("instances", "health", "figures"),
+    ),
+    "operate": ("kick", "run", "pause", "resume", "purge", "operation"),
+    "admin": ("token", "actions", "clock", "reset", "settings"),
 }
 """The commands that each right allows; `admin` allows those of all others, too."""
 BODIES = "bodies"

@@ -20,8 +20,8 @@ import structlog
 from buckets import Members, Notifier
 from buckets.access.tokens import Entry, Stored, Tokens
 from buckets.errors import JobQueueError
-from buckets.notifier import Listener
 from buckets.redis.outage import Outage
+from buckets.waiting.notifier import Listener
 from jobqueue.access.live_tokens import LiveTokens, merge
 from jobqueue.access.records import Record, as_json
 from jobqueue.access.tokens_file import TokensFile, fault_of, read

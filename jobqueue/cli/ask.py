@@ -1,17 +1,19 @@
 """What each command of the command line asks a service, and what it shows of the answers.
 
-Most commands ask once and show the answer. `peek` and `topics` follow cursors here; commands on many jobs are in
-`bulk`, and repeated looks in `watch`.
+Most commands ask once and show the answer. `peek`, `find`, `topics` and `schedules` follow cursors here; commands on
+many jobs are in `bulk`, and repeated looks in `watch`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 from jobqueue.cli import humanize, output
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
+from jobqueue.health.findings import Finding
 
 DONE, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
 """Exit codes. NOTHING: a pop found no job."""
@@ -49,9 +51,14 @@ async def hold(talk: Talk, client: Client, fields: Fields, extras: Extras, out: 
 
 def once(name: str) -> Talk:
     """Ask, and show the answer."""
+    show = _SHOWN.get(name)
 
     async def talk(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-        out.show(await client.ask(name, **fields))
+        answer = await client.ask(name, **fields)
+        if show is None or out.as_json:
+            out.show(answer)
+        else:
+            show(fields, answer.fields, out)
         return DONE
 
     return talk
@@ -83,7 +90,8 @@ async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> in
         out.show(answer)
     else:
         unknown = [humanize.unknown(fields["topic"])] if answer.fields.get("known") is False else []
-        out.say("; ".join(["nothing is ready", *unknown, *_pauses(answer.fields)]))
+        nothing = "nothing may be popped now" if answer.fields.get("limited") else "nothing is ready"
+        out.say("; ".join([nothing, *unknown, *_pauses(answer.fields), *_limit(answer.fields)]))
     return DONE if found else NOTHING
 
 
@@ -94,12 +102,20 @@ def _pauses(fields: Fields) -> list[str]:
     return [f"{topic} is paused until {end}" for topic, end in ends.items()]
 
 
-async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show up to `count` jobs, or all. As JSON, one answer per page, each on a line."""
+def _limit(fields: Fields) -> list[str]:
+    """The limit that kept ready jobs back from a pop, in words."""
+    limit = fields.get("limited")
+    if limit == "rate":
+        return [f"the rate of the topic is reached; ask again in {humanize.span(fields['retry_after'])}"]
+    return ["the concurrency of the topic is reached"] if limit else []
+
+
+async def jobs(name: str, client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show up to `count` jobs, or all, that a command lists. As JSON, one answer per page, each on a line."""
     most = None if extras.all else fields.pop("count", 20)
     rows: list[Fields] = []
     cursor, seen = None, False
-    async for answer in _pages(client, "peek", "jobs", fields, most):
+    async for answer in _pages(client, name, "jobs", fields, most):
         seen = seen or bool(answer.fields["jobs"])
         cursor = answer.fields["cursor"]
         if out.as_json:
@@ -121,7 +137,8 @@ def _nothing(fields: Fields, answer: Answer) -> str:
     if answer.fields.get("known") is False:
         return humanize.unknown(fields["topic"])
     which = f"{fields['state']} jobs" if "state" in fields else "jobs"
-    return f"{fields['topic']} has no {which}"
+    named = f" whose ids begin with {fields['prefix']}" if "prefix" in fields else ""
+    return f"{fields['topic']} has no {which}{named}"
 
 
 async def _pages(client: Client, name: str, rows: str, fields: Fields, left: int | None) -> AsyncIterator[Answer]:
@@ -156,9 +173,8 @@ async def actions(client: Client, fields: Fields, extras: Extras, out: Output) -
 async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """Show all topics but empty ones. As JSON, one answer per page, each on a line."""
     found: list[Fields] = []
-    if "pattern" in fields and not set(fields["pattern"]) & set("*?"):
-        fields["pattern"] += "*"
-    async for answer in topic_pages(client, fields):
+    _complete_pattern(fields)
+    async for answer in listing_pages(client, "topics", fields):
         if out.as_json:
             out.json(answer)
         found += answer.fields["topics"]
@@ -168,10 +184,16 @@ async def topics(client: Client, fields: Fields, extras: Extras, out: Output) ->
     return DONE
 
 
-async def topic_pages(client: Client, fields: Fields) -> AsyncIterator[Answer]:
-    """The pages of a listing of topics."""
+def _complete_pattern(fields: Fields) -> None:
+    """Let a pattern without placeholders be how names begin."""
+    if "pattern" in fields and not set(fields["pattern"]) & set("*?"):
+        fields["pattern"] += "*"
+
+
+async def listing_pages(client: Client, name: str, fields: Fields) -> AsyncIterator[Answer]:
+    """The pages of a listing that has pages of its own size."""
     while True:
-        answer = await client.ask("topics", **fields)
+        answer = await client.ask(name, **fields)
         yield answer
         if answer.fields["cursor"] is None:
             return
@@ -192,17 +214,92 @@ def is_empty(topic: Fields) -> bool:
     return not (any(topic["counts"].values()) or topic["workers"] or topic["paused"])
 
 
-async def workers(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+async def schedules(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show all schedules. As JSON, one answer per page, each on a line."""
+    found: dict[str, Fields] = {}  # by name, as a page may repeat some of another
+    _complete_pattern(fields)
+    async for answer in listing_pages(client, "schedules", fields):
+        if out.as_json:
+            out.json(answer)
+        found |= {each["name"]: each for each in answer.fields["schedules"]}
+    if found and not out.as_json:
+        out.table("schedules", [*found.values()])
+    elif not found:
+        out.say(f"no schedule matches {fields['pattern']}" if "pattern" in fields else "there are no schedules")
+    return DONE
+
+
+def _show_forecast(fields: Fields, found: Fields, out: Output) -> None:
+    """Show what falls due when."""
+    if found["bins"]:
+        out.table("forecast", found["bins"])
+    out.say(f"{humanize.jobs(found['total'])} in {fields.get('hours', 24)} h, {humanize.jobs(found['later'])} later")
+    if found["scheduled_until"] is not None:
+        out.say(f"what schedules add is counted until {humanize.when(found['scheduled_until'])}")
+    if found["left_out"]:
+        out.say(f"only {humanize.number(found['topics'])} topics are added up; left out: {found['left_out']:,}")
+
+
+def _show_figures(fields: Fields, found: Fields, out: Output) -> None:
+    """Show what happened over time."""
+    if found["bins"]:
+        out.table("figures", found)
+    else:
+        out.say(f"nothing happened since {humanize.clock(found['since'])}")
+    if refusals := found["total"].get("refusals"):
+        out.say("refused: " + ", ".join(f"{humanize.number(number)} {kind}" for kind, number in refusals.items()))
+    out.say(f"pops that wait now: {humanize.number(found['parked'])}")
+
+
+def _show_workers(fields: Fields, found: Fields, out: Output) -> None:
     """Show who polls."""
-    answer = await client.ask("workers", **fields)
-    if out.as_json:
-        out.json(answer)
-        return DONE
-    found, others = answer.fields["workers"], answer.fields["others"]
-    if found:
-        out.table("workers", found)
+    rows, others = found["workers"], found["others"]
+    if rows:
+        out.table("workers", rows)
     else:
         out.say(f"no worker polls {fields['topic']}" if "topic" in fields else "no worker polls")
     if any(others.values()):
         out.say(f"more workers, not listed: {others['parked']} waiting pops, {humanize.jobs(others['jobs'])} in hand")
-    return DONE
+
+
+def _show_instances(fields: Fields, found: Fields, out: Output) -> None:
+    """Show the processes of the service."""
+    rows = found["instances"]
+    out.table("instances", rows)
+    versions = Counter(each["version"] or "not known" for each in rows)
+    if len(versions) > 1:
+        out.say(f"different versions run: {', '.join(f'{each} ({n})' for each, n in sorted(versions.items()))}")
+    timers = found["shards"] * found["buckets"]
+    held = sum(len(buckets) for each in rows for buckets in (each["timers"] or {}).values())
+    if held < timers and all(each["timers"] is not None for each in rows):
+        out.say(f"timers that no instance holds at the moment: {timers - held} of {timers}")
+
+
+async def health(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show what the service finds wrong with itself."""
+    answer = await client.ask("health", **fields)
+    if out.as_json:
+        out.json(answer)
+    for each in answer.fields["findings"]:
+        out.say(str(Finding(each["level"], each["subject"], each["words"])))
+    return REFUSED if any(each["level"] == "bad" for each in answer.fields["findings"]) else DONE
+
+
+def _show_settings(fields: Fields, found: Fields, out: Output) -> None:
+    """Show the settings in force."""
+    out.table("settings", found["settings"])
+    if found["policies"]:
+        out.table("policies", found["policies"])
+    for name, targets in found["virtual_topics"].items():
+        out.say(f"an add to {name} becomes a job in each of: {', '.join(targets)}")
+
+
+_SHOWN: dict[str, Callable[[Fields, Fields, Output], None]] = {
+    "forecast": _show_forecast,
+    "figures": _show_figures,
+    "workers": _show_workers,
+    "instances": _show_instances,
+    "settings": _show_settings,
+}
+"""How people see the answers to commands, from the fields that were asked with and those of the answer; of all others
+each field is a line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from types import TracebackType
@@ -14,6 +15,8 @@ from yarl import URL
 
 from jobqueue.cli.access import advice
 
+_ACTOR = "X-Jobqueue-Actor"
+_UNIX = "unix://"
 _CONNECT_S = 5.0
 _UNAUTHORIZED = 401
 _ANSWER_S = 70.0  # longer than the longest deadline that a service may have (settings.redis_timeout_s)
@@ -42,16 +45,18 @@ class Refusal(Exception):
 
 
 class Client:
-    """One service. `async with`, which raises Unreachable for a token that cannot be sent."""
+    """One service. `async with`, which raises Unreachable for a token that cannot be sent. `url`: http, https, or
+    `unix:///path` of the Unix socket that it listens on."""
 
     def __init__(self, url: str, access: Access) -> None:
         self.url = url.rstrip("/")
         self._access = access
         self._token = access.token
+        self._actor = ""
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = session_of(self._access)
+        self._session = session_of(self._access, self.url)
         return self
 
     async def __aexit__(
@@ -59,6 +64,13 @@ class Client:
     ) -> None:
         assert self._session
         await self._session.close()
+
+    def acting_as(self, actor: str) -> Self:
+        """This client, no longer than it lives, on behalf of a person whom it names to the service. Its token needs the
+        right to do that."""
+        other = copy.copy(self)
+        other._actor = actor
+        return other
 
     async def ask(self, command: str, **fields: Any) -> Answer:
         """Send one command; its answer. Raises Refusal, Unreachable."""
@@ -82,10 +94,16 @@ class Client:
     async def _posted(self, request: bytes, within_s: float, authorization: str | None) -> tuple[int, str, bytes]:
         assert self._session
         headers = {"Authorization": authorization} if authorization else {}
+        if self._actor:
+            headers[_ACTOR] = self._actor
         timeout = aiohttp.ClientTimeout(total=within_s, sock_connect=_CONNECT_S)
         try:
             async with self._session.post(
-                URL(f"{self.url}/command"), data=request, headers=headers, timeout=timeout, allow_redirects=False
+                URL(f"{base_of(self.url)}/command"),
+                data=request,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 return response.status, response.content_type, await response.read()
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
@@ -96,9 +114,16 @@ class Client:
             raise Unreachable(f"the service at {self.url} cannot be asked: {_reason(error)}") from None
 
 
-def session_of(access: Access) -> aiohttp.ClientSession:
-    """Connections that trust whom they are to trust."""
+def session_of(access: Access, url: str) -> aiohttp.ClientSession:
+    """Connections to where a service listens, that trust whom they are to trust."""
+    if url.startswith(_UNIX):
+        return aiohttp.ClientSession(connector=aiohttp.UnixConnector(url.removeprefix(_UNIX)))
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=access.tls or True))
+
+
+def base_of(url: str) -> str:
+    """What paths are put behind to ask the service at a URL."""
+    return "http://localhost" if url.startswith(_UNIX) else url
 
 
 def _reason(error: Exception) -> str:

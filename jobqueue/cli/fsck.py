@@ -73,6 +73,7 @@ def _as_json(report: Report) -> dict[str, Any]:
     return {
         "jobs": report.jobs,
         "topics": report.topics,
+        "schedules": report.schedules,
         "faults_left": report.faults,
         "findings": findings,
         "foreign": {"found": report.foreign.found, "samples": report.foreign.samples},
@@ -89,7 +90,10 @@ def _print(console: Console, report: Report, repair: bool) -> None:
             where = "\n".join([*each.samples, *more])
             table.add_row(str(each.found), str(each.repaired), KINDS[kind], where)
         console.print(table, markup=False)
-    console.print(f"{report.jobs:,} jobs and tombstones in {report.topics:,} topics: {_verdict(report, repair)}")
+    schedules = f" and {report.schedules:,} schedules" if report.schedules else ""
+    console.print(
+        f"{report.jobs:,} jobs and tombstones in {report.topics:,} topics{schedules}: {_verdict(report, repair)}"
+    )
     if report.foreign.found:
         number, where = report.foreign.found, ", ".join(report.foreign.samples)
         console.print(f"{number} unknown keys under our hash tag were left alone: {where}", markup=False)

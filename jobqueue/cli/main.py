@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,19 +13,21 @@ from buckets.errors import JobQueueError
 from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, service_commands
+from jobqueue.cli.console.command import console_command
 from jobqueue.cli.journal.audit import audit_group
 from jobqueue.cli.journal.commands import journal_group
 from jobqueue.cli.journal.explain import explain_command
 from jobqueue.cli.journal.restore import restore_command
+from jobqueue.cli.operation.commands import operation_group
 from jobqueue.cli.setup_commands import completion_command, config_command, healthcheck_command
 from jobqueue.cli.sinks.callbacks import callbacks_command
 from jobqueue.cli.sinks.deliver import deliver_command
 from jobqueue.cli.sizing import sizing_command
-from jobqueue.cli.token_commands import token_group
+from jobqueue.cli.token.commands import token_group
 from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
-    from jobqueue.cli.check.findings import Findings
+    from jobqueue.health.findings import Findings
     from jobqueue.process import Lifecycle
 
 _EXAMPLES = """
@@ -40,15 +41,22 @@ jobqueue serves on {url} - try, from another terminal:
 
 # What the help lists, and where. `leave` is for programs.
 _SECTIONS = {
-    "Run a service": ("serve", "callbacks", "deliver"),
+    "Run a service": ("serve", "console", "callbacks", "deliver"),
     "Add and process jobs": (
         *("add", "get", "update", "run", "delete"),
+        *("schedule", "unschedule", "schedules"),
         *("pop", "finish", "touch", "release", "bury"),
     ),
-    "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
+    "Look after topics": (
+        *("stats", "figures", "forecast", "topics", "workers", "peek", "find"),
+        *("pause", "resume", "kick", "purge", "operation"),
+    ),
     "Know and restore history": ("explain", "audit", "journal", "restore"),
     "Set up": ("sizing", "config", "healthcheck", "completion"),
-    "Look after a service": ("check", "doctor", "fsck", "move", "token", "whoami", "actions"),
+    "Look after a service": (
+        *("check", "health", "doctor", "instances", "settings"),
+        *("fsck", "move", "token", "whoami", "actions"),
+    ),
 }
 
 
@@ -71,13 +79,17 @@ class Sections(click.Group):
                 )
 
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": shutil.get_terminal_size().columns}
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}  # that of the terminal
 
 
 @click.group(cls=Sections, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="jobqueue")
 def main() -> None:
     """A delay-queue service: jobs over HTTP, stored in Redis, delivered to workers when they are due."""
+
+
+_CONSOLE = """its web console is at {url}
+"""
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -111,13 +123,16 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
     from jobqueue import logs, process  # noqa: PLC0415
     from jobqueue.access import tokens_file  # noqa: PLC0415
     from jobqueue.workers import cores  # noqa: PLC0415
+    from jobqueue.workers.console import console_url  # noqa: PLC0415
 
     try:
-        chosen, file = settings.load(flags, config), settings.file_of(config)
+        loaded, file = settings.load_with_sources(flags, config), settings.file_of(config)
+        chosen = loaded.settings
         if chosen.access == "tokens" and chosen.tokens_file:
             tokens_file.read(chosen.tokens_file)
         if test:
-            chosen = settings.for_tests(chosen, flags)
+            loaded = settings.for_tests(loaded, flags)
+            chosen = loaded.settings
         workers = cores.workers_for(chosen.workers)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
@@ -127,22 +142,27 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
     def started(url: str) -> None:
         if examples:
             click.echo(_EXAMPLES.format(url=url))
+            if chosen.console_port:
+                click.echo(_CONSOLE.format(url=console_url(chosen)))
 
-    reread = (lambda: settings.load(flags, config)) if file else None
+    reread = (lambda: settings.load_with_sources(flags, config)) if file else None
     try:
         with asyncio.Runner(loop_factory=process.loop_factory()) as runner:
-            runner.run(process.live(_service(chosen, workers, test=test), chosen, started, reread))
+            service = _service(chosen, workers, test=test)
+            service.sources = loaded.sources
+            runner.run(process.live(service, chosen, started, reread))
     except (JobQueueError, OSError) as error:
         raise click.ClickException(process.refusal(error, chosen)) from None
 
 
 def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycle:
-    """The service, or a supervisor of several workers, or of a journal's process, which does not load it."""
+    """The service; or a supervisor, which does not load it, of several workers, or of a process beside one worker: of a
+    journal or a console."""
     if test:
         from jobqueue.testing import TestService  # noqa: PLC0415
 
         return TestService(chosen)
-    if workers == 1 and not chosen.journal_run:
+    if workers == 1 and not (chosen.journal_run or chosen.console_port):
         from jobqueue.app import Service  # noqa: PLC0415
 
         return Service(chosen)
@@ -268,6 +288,7 @@ def _url(option: str, url: str | None, file: str | None) -> str:
         raise click.UsageError(str(error)) from None
 
 
+main.add_command(console_command)
 main.add_command(callbacks_command)
 main.add_command(deliver_command)
 main.add_command(config_command)
@@ -278,4 +299,5 @@ main.add_command(completion_command)
 main.add_command(explain_command)
 main.add_command(audit_group)
 main.add_command(sizing_command)
+main.add_command(operation_group)
 main.add_command(token_group)

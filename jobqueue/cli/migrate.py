@@ -35,7 +35,8 @@ def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
     known = (
         f"; {moved.known:,} of them were already on the new Redis, and stay as they are there" if moved.known else ""
     )
-    console.print(f"{moved.jobs:,} jobs and tombstones were moved{known}")
+    schedules = f" and {moved.schedules:,} schedules" if moved.schedules else ""
+    console.print(f"{moved.jobs:,} jobs and tombstones{schedules} were moved{known}")
     if not moved.done:
         click.echo(f"Error: {trouble}. Nothing is lost: run it again to move the rest", err=True)
     return 0 if moved.done else 1

@@ -19,17 +19,23 @@ from jobqueue.cli import times
 # Positional arguments. Of commands that are not listed: the required fields.
 _POSITIONAL = {
     "add": ("topic", "body"),
+    "schedule": ("name",),
+    "schedules": ("pattern",),
     "pop": ("topics",),
     "kick": ("id",),
     "stats": ("topic",),
+    "forecast": ("topic",),
+    "find": ("prefix",),
+    "figures": ("topic",),
     "topics": ("pattern",),
     "workers": ("topic",),
 }
 _SEVERAL = {("get", "id")}  # given once or more often, though the command takes one: several commands are sent
 _SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member
-_METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "backoff": "DURATION,..."}
+_METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "backoff": "DURATION,...", "zone": "ZONE"}
 # Fields that the command line spreads over several calls.
 _OWN_HELP = {
+    "find count": "how many jobs to show, over as many pages as it takes",
     "peek count": "how many jobs to show, over as many pages as it takes",
     "kick count": "how many dead letters of the topic, oldest first [1]",
 }
@@ -52,6 +58,16 @@ class Typed(click.ParamType[Any]):
 DURATION = Typed("duration", times.duration)
 _DURATIONS = Typed("durations", lambda typed: [times.duration(part) for part in typed.split(",")] if typed else [])
 _TIME = Typed("time", times.moment)
+_PAST = Typed("time", times.past)
+_OWN_TYPES: dict[str, dict[str, Any]] = {
+    "figures since": {"type": _PAST, "metavar": "TIME"},
+    "figures until": {"type": _PAST, "metavar": "TIME"},
+    "figures step": {"type": DURATION, "metavar": "DURATION"},
+    **{
+        f"operation {each}": {"type": _PAST, "metavar": "TIME"}
+        for each in ("died_from", "died_to", "created_from", "created_to")
+    },
+}
 
 
 class Pair(click.ParamType[Any]):
@@ -68,9 +84,9 @@ class Pair(click.ParamType[Any]):
 
 def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
     """The parameters of a command: the positional arguments in their order, then an option for each other field."""
-    fields = {field.name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]  # of a struct
-    positional = _POSITIONAL.get(name, tuple(field.name for field in fields.values() if field.required))
-    options = [field for field in fields.values() if field.name not in positional and not _is_alias(field, fields)]
+    fields = {field.encode_name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]  # of a struct
+    positional = _POSITIONAL.get(name, tuple(field.encode_name for field in fields.values() if field.required))
+    options = [field for each, field in fields.items() if each not in positional and not _is_alias(field, fields)]
     return [
         *(_argument(name, fields[each]) for each in positional),
         *(_option(name, field) for field in options),
@@ -87,30 +103,32 @@ _HOW: dict[type[inspect.Type], dict[str, Any]] = {
 
 def _is_alias(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
     """Whether another parameter covers a field: `TTR` is another spelling of `ttr`, and `topics` covers `topic`."""
-    return (field.name != field.name.lower() and field.name.lower() in fields) or (
-        field.name == "topic" and "topics" in fields
+    return (field.encode_name != field.encode_name.lower() and field.encode_name.lower() in fields) or (
+        field.encode_name == "topic" and "topics" in fields
     )
 
 
 def _argument(command: str, field: inspect.Field) -> click.Argument:
     kind, _ = _bare(field.type)
-    if isinstance(kind, inspect.ListType) or (command, field.name) in _SEVERAL:
-        one = field.name.upper().rstrip("S")
+    if isinstance(kind, inspect.ListType) or (command, field.encode_name) in _SEVERAL:
+        one = field.encode_name.upper().rstrip("S")
         metavar = f"{one}..." if field.required else f"[{one}...]"
-        return click.Argument([field.name], nargs=-1, required=field.required, metavar=metavar)
+        return click.Argument([field.encode_name], nargs=-1, required=field.required, metavar=metavar)
     # A body that is not typed comes through a pipe.
-    return click.Argument([field.name], required=field.required and field.name != "body")
+    return click.Argument([field.encode_name], required=field.required and field.encode_name != "body")
 
 
 def _option(command: str, field: inspect.Field) -> click.Option:
     kind, description = _bare(field.type)
-    spelled = _SPELLED.get(field.name, "--" + field.name.replace("_", "-"))
-    help_text = _OWN_HELP.get(f"{command} {field.name}") or description
+    name = field.encode_name
+    spelled = _SPELLED.get(name, "--" + name.replace("_", "-"))
+    help_text = _OWN_HELP.get(f"{command} {name}") or description
     if isinstance(kind, inspect.BoolType):
-        return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=help_text)
-    how = _how(kind)
-    metavar = None if isinstance(kind, inspect.LiteralType) else _METAVARS.get(field.name, how.pop("metavar", "TEXT"))
-    return click.Option([spelled, field.name], metavar=metavar, help=help_text, **how)
+        return click.Option([f"{spelled}/--no-{spelled[2:]}", name], default=None, help=help_text)
+    own = _OWN_TYPES.get(f"{command} {name}") or _how(kind)
+    how = {"required": field.required and name != "body", **own}
+    metavar = None if isinstance(kind, inspect.LiteralType) else _METAVARS.get(name, how.pop("metavar", "TEXT"))
+    return click.Option([spelled, name], metavar=metavar, help=help_text, **how)
 
 
 def _bare(kind: inspect.Type) -> tuple[inspect.Type, str]:
@@ -144,7 +162,7 @@ def fields_of(given: dict[str, Any], *, text: bool = False) -> dict[str, Any]:
     topics = fields.get("topics", ())
     if len(topics) == 1:
         fields["topic"] = fields.pop("topics")[0]
-    if "body" in fields:
+    if isinstance(fields.get("body"), str):  # of others it says whether bodies are shown
         fields["body"] = body(fields["body"], text=text)
     return fields
 

@@ -74,9 +74,14 @@ def remark(sentence: str) -> None:
     click.echo(humanize.clean(sentence), err=True)
 
 
+def can_ask() -> bool:
+    """Whether there is a terminal to ask on."""
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+
 def insist_on_terminal() -> None:
     """Raise UsageError when there is no terminal to ask on."""
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    if not can_ask():
         raise click.UsageError("this may affect many jobs, and there is no terminal to ask on: use --yes")
 
 

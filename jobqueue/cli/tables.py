@@ -26,11 +26,12 @@ _STATE_TIMES = {
 _WORK_COLOURS = {"parked": "green", "busy": "yellow"}
 _TIMES = {
     *("due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"),
-    *("expires", "used", "revoked", "old_until"),
+    *("expires", "used", "revoked", "old_until", "next"),
 }
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
 _BAR_WIDTH = 30
+_MOST_BINS = 40  # of a forecast, a row each
 
 
 def answer(fields: Fields) -> RenderableType:
@@ -84,8 +85,11 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
     has_notes = any(map(_note, some))
     if has_notes:
         table.add_column("worker or reason", no_wrap=True, overflow="ellipsis", max_width=40)
-    table.add_column("body", min_width=4)
+    has_bodies = any("value" in job for job in some)
+    if has_bodies:
+        table.add_column("body", min_width=4)
     for job in some:
+        body = Text(humanize.body(job.get("value")), no_wrap=True, overflow="ellipsis")
         notes = [Text(humanize.clean(_note(job)))] if has_notes else []
         table.add_row(
             Text(humanize.clean(str(job["id"]))),
@@ -93,7 +97,7 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
             Text(_time(job)),
             Text(f"{job['attempt']}/{job['tries'] or '∞'}"),
             *notes,
-            Text(humanize.body(job["value"]), no_wrap=True, overflow="ellipsis"),
+            *([body] if has_bodies else []),
         )
     return table
 
@@ -136,6 +140,34 @@ def _by_trouble(topic: Fields) -> tuple[float, int, str]:
     return -(topic["oldest_ready_s"] or 0), -topic["counts"]["dead"], str(topic["topic"])
 
 
+def schedules(some: Iterable[Fields]) -> RenderableType:
+    """A row per schedule, those first whose next time comes first."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", overflow="fold")
+    table.add_column("topic", overflow="fold")
+    table.add_column("when", overflow="fold")
+    table.add_column("zone", overflow="fold")
+    table.add_column("next", no_wrap=True)
+    table.add_column("last", no_wrap=True)
+    for schedule in sorted(some, key=lambda each: (each["next"] or [math.inf], each["name"])):
+        every, last = schedule.get("every"), schedule["last"]
+        table.add_row(
+            Text(humanize.clean(schedule["name"])),
+            Text(humanize.clean(schedule["topic"])),
+            Text(humanize.clean(schedule["cron"]) if every is None else f"every {humanize.span(every)}"),
+            Text(humanize.clean(schedule.get("zone", ""))),
+            _next(schedule),
+            Text("" if last is None else humanize.clock(last)),
+        )
+    return table
+
+
+def _next(schedule: Fields) -> Text:
+    if schedule["paused"]:
+        return Text("paused", style="yellow")
+    return Text(humanize.clock(schedule["next"][0]) if schedule["next"] else "never")
+
+
 def workers(some: Iterable[Fields]) -> RenderableType:
     """A row per worker, sorted by name."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -156,6 +188,75 @@ def workers(some: Iterable[Fields]) -> RenderableType:
             Text(humanize.ahead(worker["since"])),
             Text(humanize.clean(worker["instance"])),
         )
+    return table
+
+
+def instances(some: Sequence[Fields]) -> RenderableType:
+    """A row per process; versions stand out if they differ."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("instance", overflow="fold")
+    table.add_column("host", overflow="fold")
+    table.add_column("pid", no_wrap=True, justify="right")
+    table.add_column("version", no_wrap=True)
+    table.add_column("started", no_wrap=True)
+    table.add_column("signed", no_wrap=True)
+    table.add_column("timers", overflow="fold")
+    table.add_column("parked", no_wrap=True, justify="right")
+    are_mixed = len({each["version"] for each in some}) > 1
+    for each in some:
+        table.add_row(
+            Text(humanize.clean(each["instance"] or "not known")),
+            Text(humanize.clean(each["host"] or "")),
+            Text("" if each["pid"] is None else str(each["pid"])),
+            Text(humanize.clean(each["version"] or "not known"), style="bold yellow" if are_mixed else ""),
+            Text("" if each["started"] is None else humanize.ahead(each["started"])),
+            Text(humanize.ahead(each["signed"])),
+            Text("not known" if each["timers"] is None else _timers(each["timers"])),
+            Text(humanize.number(each["parked"])),
+        )
+    return table
+
+
+def _timers(by_shard: Mapping[str, Sequence[int]]) -> str:
+    """`8`, or over several shards `4 (shards 0, 2)`."""
+    number = humanize.number(sum(map(len, by_shard.values())))
+    shards = sorted(map(int, by_shard))
+    return (
+        number if shards in ([], [0]) else f"{number} ({'shard' if len(shards) == 1 else 'shards'} {_listed(shards)})"
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def settings(some: Iterable[Fields]) -> RenderableType:
+    """A row per setting; those that are not defaults stand out."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("from", no_wrap=True)
+    for each in some:
+        value = each["value"]
+        table.add_row(
+            Text(humanize.clean(each["name"])),
+            Text(humanize.clean(value) if isinstance(value, str) else humanize.body(value, None)),
+            Text(humanize.clean(each["source"])),
+            style="dim" if each["source"] == "default" else "bold",
+        )
+    return table
+
+
+def policies(some: Iterable[Fields]) -> RenderableType:
+    """A row for each setting that a topic has of its own."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    for topic in some:
+        for name in topic["own"]:
+            row = (topic["topic"], name, humanize.body(topic[name], None))
+            table.add_row(*(Text(humanize.clean(each)) for each in row))
     return table
 
 
@@ -207,7 +308,9 @@ def actions(some: Iterable[Fields]) -> RenderableType:
 
 def _object(action: Fields) -> str:
     """What an action was about."""
-    named = [str(action[name]) for name in ("topic", "id", "name", "state", "within") if name in action]
+    named = [
+        str(action[name]) for name in ("topic", "id", "name", "state", "within", "kind", "operation") if name in action
+    ]
     return " ".join([*named, *action.get("changed", ())])
 
 
@@ -285,6 +388,60 @@ def _due(ranges: Mapping[str, int]) -> Table:
             bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
             table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar)
     return table
+
+
+def forecast(bins: Sequence[Fields]) -> RenderableType:
+    """A row for each bin with jobs, or for each hour where there are many of them."""
+    width = 3600 if len(bins) > _MOST_BINS else 60
+    rows: dict[tuple[int, int], list[int]] = {}
+    for each in bins:
+        own = max(width, each["width"])
+        row = rows.setdefault((int(each["begin"] // own * own), own), [0, 0])
+        row[0] += each["jobs"]
+        row[1] += each["scheduled"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("from", no_wrap=True)
+    table.add_column("for", no_wrap=True)
+    table.add_column("jobs", justify="right")
+    table.add_column("scheduled", justify="right")
+    table.add_column(width=_BAR_WIDTH)
+    most = max(map(sum, rows.values()))
+    for (begin, own), (jobs, scheduled) in sorted(rows.items()):
+        bar = Bar(most, 0, jobs + scheduled, width=_BAR_WIDTH, color="cyan")
+        table.add_row(humanize.clock(begin), humanize.span(own), humanize.number(jobs), humanize.number(scheduled), bar)
+    return table
+
+
+def figures(found: Fields) -> RenderableType:
+    """A row for each bin, and one for all together."""
+    total = found["total"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True)
+    table.add_column("from", no_wrap=True, footer="total")
+    numbers = ("adds", "deliveries", "finishes")
+    for name in numbers:
+        table.add_column(name, justify="right", footer=humanize.number(total[name]))
+    table.add_column("deaths", justify="right", footer=_deaths(total))
+    for name in ("due_to_ready", "due_to_delivered"):
+        label = name.removeprefix("due_to_")
+        table.add_column(f"{label} p50", justify="right", no_wrap=True, footer=_late(total[name], "p50"))
+        table.add_column("p99", justify="right", no_wrap=True, footer=_late(total[name], "p99"))
+    for each in found["bins"]:
+        late = [_late(each[name], share) for name in ("due_to_ready", "due_to_delivered") for share in ("p50", "p99")]
+        counts = [humanize.number(each[name]) for name in numbers]
+        table.add_row(humanize.clock(each["begin"]), *counts, _deaths(each), *late)
+    return table
+
+
+def _deaths(span: Fields) -> str:
+    return humanize.number(sum(span["deaths"].values()))
+
+
+def _late(lateness: Fields | None, share: str) -> str:
+    """In milliseconds below a second."""
+    if lateness is None:
+        return ""
+    late: float = lateness[share]
+    return f"{late * 1000:.3g} ms" if late < 1 else humanize.span(late)
 
 
 def sizing(needed: Fields) -> RenderableType:

@@ -49,6 +49,13 @@ def duration(typed: str) -> float | int:
     return number(str(round(sum(float(count) * _UNITS[unit] for count, unit in parts), 6)))
 
 
+def shift(typed: str) -> float | int:
+    """Seconds, below 0 for `-2h`. Raises ValueError with a sentence."""
+    text = typed.strip()
+    length = duration(text.lstrip("+-"))
+    return -length if text.startswith("-") else length
+
+
 def moment(typed: str, now: datetime | None = None) -> float | int | str:
     """Unix seconds, or an RFC 3339 time, which the service reads. `now`: a local time, for tests. Raises ValueError
     with a sentence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from jobqueue.cli.ask import DONE, Extras, Fields, is_empty, once, topic_pages
+from jobqueue.cli.ask import DONE, Extras, Fields, is_empty, listing_pages, once
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 
@@ -53,7 +53,7 @@ async def _listed(client: Client, fields: Fields) -> list[Fields]:
     """The topics to show beside the figures of all."""
     if "topic" in fields:
         return []
-    pages = [page.fields["topics"] async for page in topic_pages(client, {})]
+    pages = [page.fields["topics"] async for page in listing_pages(client, "topics", {})]
     return [topic for page in pages for topic in page if not is_empty(topic)]
 
 

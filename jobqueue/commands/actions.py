@@ -13,9 +13,9 @@ import structlog
 from buckets.access.actions import OF, Actions, Fields
 from buckets.errors import JobQueueError
 from jobqueue.access.actor import NOBODY, USER, actor_of
+from jobqueue.access.caller import CALLER
 from jobqueue.access.grants import Grant
 from jobqueue.access.rights import name_of
-from jobqueue.caller import CALLER
 from jobqueue.commands.answers import NOT_KNOWN, Answer
 from jobqueue.logs import REQUEST
 from jobqueue.schema import params
@@ -23,9 +23,11 @@ from jobqueue.schema import params
 log = structlog.get_logger()
 
 _ALWAYS = {"kick", "run", "purge", "pause", "resume"}
-_OF_PERSONS = {"delete", "update", "bury", "release"}
+_OF_PERSONS = {"delete", "update", "bury", "release", "schedule", "unschedule"}
+_VIEWS = (params.Get, params.Peek, params.Schedules)
 _OF_TOKENS = {"create", "revoke", "rotate"}
-_SHOWN = ("topic", "id", "name", "state", "count", "seconds", "within")
+_OF_OPERATIONS = {"start", "pause", "resume", "cancel"}
+_SHOWN = ("topic", "id", "name", "state", "count", "seconds", "within", "operation")
 
 
 def is_action(command: Any, user: str) -> bool:
@@ -35,7 +37,16 @@ def is_action(command: Any, user: str) -> bool:
     name = name_of(command)
     if isinstance(command, params.Token):
         return command.action in _OF_TOKENS
+    if isinstance(command, params.Operation):
+        return command.do in _OF_OPERATIONS
     return name in _ALWAYS or bool(user and name in _OF_PERSONS)
+
+
+def is_view(command: Any, user: str, grant: Grant) -> bool:
+    """Whether a command shows the bodies of jobs to a person, who is `user`."""
+    if not (user and isinstance(command, _VIEWS)):
+        return False
+    return grant.sees_bodies if command.body is None else command.body
 
 
 def is_shown(begun: Fields, grant: Grant) -> bool:
@@ -99,16 +110,31 @@ def _entry(command: Any, grant: Grant) -> dict[str, Any]:
     return {
         "actor": actor_of(grant, USER.get()),
         **({"token": grant.token_id} if grant.token_id else {}),
-        "action": f"token {command.action}" if isinstance(command, params.Token) else name_of(command),
+        "action": _action(command),
+        **({"operation": command.plan} if isinstance(command, params.Operation) and command.plan else {}),
         **{name: value for name, value in shown.items() if value not in (None, "")},
         **({"request": request} if (request := REQUEST.get()) else {}),
         **({"address": cast(Any, caller).address} if caller else {}),
     }
 
 
+def _action(command: Any) -> str:
+    """What the command does, in a word or two."""
+    if isinstance(command, params.Token):
+        return f"token {command.action}"
+    if isinstance(command, params.Operation):
+        return f"operation {command.do}"
+    return name_of(command)
+
+
 def _outcome(command: Any, answer: Answer) -> dict[str, Any]:
-    new_id = {"id": answer["id"]} if isinstance(command, params.Token) and answer["success"] else {}
-    return {"code": answer.get("code", "OK"), "done": _changed(answer), **new_id}
+    if isinstance(command, params.Operation) and answer["success"]:
+        # A start is not done with the jobs, but with the plan.
+        done, more = 1, {"kind": answer["kind"], "jobs": answer["count"], "filter": answer["filter"]}
+    else:
+        done = 0 if isinstance(command, _VIEWS) else _changed(answer)
+        more = {"id": answer["id"]} if isinstance(command, params.Token) and answer["success"] else {}
+    return {"code": answer.get("code", "OK"), "done": done, **more}
 
 
 def _changed(answer: Answer) -> int:

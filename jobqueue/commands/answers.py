@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 import structlog
 
-from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
+from buckets import Added, Cause, Closed, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
 from buckets.access.actions import OF, Action
-from buckets.errors import JobQueueError, Refused, TryLater
-from jobqueue.errors import STATUS, BadRequest, Forbidden
+from buckets.errors import JobQueueError, NoBody, Refused, TryLater
+from jobqueue.engine.forecasting import Outlook
+from jobqueue.engine.past import Found, Happened, Lateness
+from jobqueue.engine.schedules.definition import OPTIONS
+from jobqueue.engine.schedules.scheduling import ScheduleView
+from jobqueue.errors import STATUS, BadField, BadRequest, Forbidden
+from jobqueue.metrics.process import LATENESS_S
 
 log = structlog.get_logger()
 
 Answer = dict[str, Any]
 
 NOT_KNOWN = "not known"
+_LARGEST = 5  # topics that a forecast names
 """The outcome of an action that was cut off: it may have been done, or a part of it."""
+_AT_ONCE = 100  # bins of figures, between two rests
 _RESERVED = State.RESERVED  # looking up an enum member is slow
 
 
@@ -28,6 +37,8 @@ def success(**parts: Any) -> Answer:
 
 def failure(error: Exception, job_id: str | None = None) -> Answer:
     """The answer that reports an error. An unexpected exception is logged and reported as INTERNAL."""
+    if isinstance(error, NoBody):
+        error = BadField(error.message, field="body")
     if not isinstance(error, JobQueueError) or error.code == "INTERNAL" or error.code not in STATUS:
         log.error("command.failed", exc_info=error)
         return {"success": False, "id": job_id, "error": "internal error; the service logged it", "code": "INTERNAL"}
@@ -106,13 +117,24 @@ def unknown(known: bool) -> Answer:
     return {} if known else {"known": False}
 
 
-def why_empty(status: TopicStatus) -> Answer:
-    """Why a pop found no job, besides that none is ready: no topic exists, or some are paused."""
+def why_empty(status: TopicStatus, limited: Sequence[Closed] = ()) -> Answer:
+    """Why a pop found no job, besides that none is ready: no topic exists, or some are paused or have reached a
+    limit."""
     ends = {topic: in_seconds(until or None) for topic, until in status.paused.items()}
-    return unknown(status.known) | ({"paused": ends} if ends else {})
+    first = min(limited, key=lambda each: each.opens_us, default=None)
+    return (
+        unknown(status.known)
+        | ({"paused": ends} if ends else {})
+        | (held_back(first.limit, first.opens_us) if first else {})
+    )
 
 
-def listed(topic: Topic, workers: int, max_pending: int, max_dead: int) -> Answer:
+def held_back(limit: str, opens_us: int) -> Answer:
+    """That a limit keeps ready jobs back, and when it may be worth asking again, in s."""
+    return {"limited": limit, "retry_after": -(-opens_us // 1000) / 1000}
+
+
+def listed(topic: Topic, workers: int, max_pending: int, max_dead: int, rate: float, concurrency: int) -> Answer:
     """A topic in a listing; `paused_until` null: until it is resumed."""
     answer: Answer = {
         "topic": topic.name,
@@ -123,7 +145,89 @@ def listed(topic: Topic, workers: int, max_pending: int, max_dead: int) -> Answe
     }
     if topic.paused_until is not None:
         answer["paused_until"] = in_seconds(topic.paused_until or None)
-    return answer | {name: most for name, most in (("max_pending", max_pending), ("max_dead", max_dead)) if most}
+    limits = {"max_pending": max_pending, "max_dead": max_dead, "rate": rate, "concurrency": concurrency}
+    return answer | {name: most for name, most in limits.items() if most}
+
+
+def scheduled(view: ScheduleView, *, with_body: bool) -> Answer:
+    """A schedule in a listing; of its options those that it gives."""
+    schedule, definition, times = view
+    options = {name: value for name in OPTIONS if (value := getattr(definition, name)) is not None}
+    timing: Answer
+    if definition.every is not None:
+        timing = {"every": definition.every, "start": schedule.start / 1000}
+    else:
+        timing = {"cron": definition.cron, "zone": definition.zone}
+    return {
+        "name": schedule.name,
+        "topic": definition.topic,
+        **timing,
+        **({"jitter": definition.jitter} if definition.jitter else {}),
+        "catch_up": definition.catch_up,
+        "overlap": definition.overlap,
+        "paused": definition.paused,
+        "next": [each / 1000 for each in times],
+        "last": in_seconds(schedule.last or None),
+        **options,
+        **({"value": orjson.Fragment(bytes(definition.body))} if with_body else {}),
+    }
+
+
+async def outlook(topic: str | None, found: Outlook) -> Answer:
+    """A forecast, its bins in the order of their times; made in turns, as `past`."""
+    jobs, scheduled = found.jobs.bins, found.occurrences
+    bins: list[Answer] = []
+    for each in sorted(jobs.keys() | scheduled.keys()):
+        begin, width = each.begin / 1000, each.width // 1000
+        bins.append({"begin": begin, "width": width, "jobs": jobs[each], "scheduled": scheduled[each]})
+        if len(bins) % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return success(
+        topic=topic,
+        bins=bins,
+        total=jobs.total(),
+        later=found.jobs.later,
+        scheduled_until=in_seconds(found.counted_until),
+        topics=found.jobs.topics,
+        left_out=found.jobs.left_out,
+        largest=[{"topic": name, "jobs": number} for name, number in found.jobs.by_topic.most_common(_LARGEST)],
+    )
+
+
+async def past(topic: str | None, found: Found) -> Answer:
+    """Figures over time, their bins in the order of their times; made in turns, as there may be thousands."""
+    with_refusals, bins = topic is None, []
+    for each in found.bins:
+        bins.append(_happened(each, with_refusals=with_refusals))
+        if len(bins) % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return success(
+        topic=topic,
+        since=in_seconds(found.since),
+        until=in_seconds(found.until),
+        step=found.step_s,
+        bounds=LATENESS_S,
+        bins=bins,
+        total=_happened(found.total, with_refusals=with_refusals),
+        parked=found.parked,
+    )
+
+
+def _happened(span: Happened, *, with_refusals: bool) -> Answer:
+    return {
+        "begin": span.begin / 1000,
+        "adds": span.adds,
+        "deliveries": span.deliveries,
+        "finishes": span.finishes,
+        "deaths": span.deaths,
+        **({"refusals": span.refusals} if with_refusals else {}),
+        "due_to_ready": _lateness(span.due_to_ready),
+        "due_to_delivered": _lateness(span.due_to_delivered),
+    }
+
+
+def _lateness(lateness: Lateness | None) -> Answer | None:
+    return None if lateness is None else lateness._asdict()
 
 
 def polling(pollings: Pollings) -> Answer:
@@ -160,12 +264,13 @@ def died(job: Job) -> Answer:
     return {"id": job.id, "cause": cause, "reason": reason, "dead_since": in_seconds(job.next)}
 
 
-def described(job: Job, *, with_body: bool) -> Answer:
-    """Everything about a job, times in unix seconds and spans in seconds."""
+def described(job: Job, *, with_body: bool, is_whole: bool = True) -> Answer:
+    """Everything about a job, times in unix seconds and spans in seconds. `is_whole`: its body was read, too."""
     answer: Answer = {
         "id": job.id,
         "state": job.state.word,
         "topic": job.topic,
+        **({"size": job.size} if is_whole else {}),
         **({"value": _body(job)} if with_body else {}),
         "created": job.created / 1000,
         "due": job.due / 1000,

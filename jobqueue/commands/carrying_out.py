@@ -19,10 +19,10 @@ from buckets import Job, Popped, Sent
 from buckets.errors import JobQueueError, Unavailable
 from buckets.shards import ACTOR
 from jobqueue.access.actor import NOBODY, USER, actor_of
-from jobqueue.access.grants import GRANT
+from jobqueue.access.grants import GRANT, Grant
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
-from jobqueue.commands.actions import is_action, note
+from jobqueue.commands.actions import is_action, is_view, note
 from jobqueue.commands.answers import Answer, failure
 from jobqueue.commands.native import failed
 from jobqueue.commands.plain import Plain
@@ -49,13 +49,22 @@ _NAMES: dict[type[Any], str] = {
 class Commands:
     """Carries out the commands of requests and counts their answers."""
 
-    def __init__(self, engine: Engine, metrics: Metrics, deadline_s: float, protocol: str = "native") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        deadline_s: float,
+        protocol: str = "native",
+        *,
+        logs_views: bool = False,
+    ) -> None:
         """`deadline_s`: how long after the start of a request its commands may still begin. `protocol`: whose commands
-        these count as."""
+        these count as. `logs_views`: it is an action that a person sees bodies."""
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
         self._protocol = protocol
+        self._logs_views = logs_views
         self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
         """Whether each command is logged."""
         self.plain = Plain(engine, self, is_logged=self.is_logged)
@@ -107,7 +116,7 @@ class Commands:
         begun = time.perf_counter()
         noted = None
         try:
-            if is_action(run[0], USER.get()):
+            if self._is_action(run[0], handover.grant):
                 noted = await note(self._engine.actions, run, handover.grant)
             if sent:
                 answers = await native.finish(self._engine, run, handover, sent)
@@ -127,6 +136,11 @@ class Commands:
             await noted.end(answers)
         self.count(run[0], answers, begun)
         return answers
+
+    def _is_action(self, command: Any, grant: Grant) -> bool:
+        """Whether a command gets an entry in the log of actions."""
+        user = USER.get()
+        return is_action(command, user) or (self._logs_views and is_view(command, user, grant))
 
     async def say_why(self, command: params.Pop, found: Popped, begun: float) -> Answer:
         """The answer to a pop that was carried out by callback, and is to say why it found nothing."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from buckets import Added
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, Limited
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, in_seconds, success
 from jobqueue.commands.table import Handover, many_inner, one_inner
@@ -43,7 +43,10 @@ async def pop(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
 async def take(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
     """Reserve one job by its name."""
     handover.check(command)
-    job = await engine.numbered.take(command, handover.within)
+    try:
+        job = await engine.numbered.take(command, handover.within)
+    except Limited:
+        return success(job=None)
     handover.reserved.append(job)
     handover.take([job])
     return success(job=job)

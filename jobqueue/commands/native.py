@@ -3,12 +3,14 @@ docstring is its entry in the reference."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from buckets import Added, Popped, Sent
-from buckets.errors import JobQueueError, WrongState
-from jobqueue.commands import tokens
+from buckets import Added, Job, Popped, Sent
+from buckets.errors import JobQueueError, Limited, WrongState
+from buckets.pages import chunks
+from jobqueue.commands import operations, tokens
 from jobqueue.commands.actions import is_shown
 from jobqueue.commands.answers import (
     Answer,
@@ -16,24 +18,31 @@ from jobqueue.commands.answers import (
     died,
     failure,
     handed_out,
+    held_back,
     in_seconds,
     kept,
     kept_copy,
     listed,
     logged,
+    outlook,
+    past,
     paused,
     polling,
+    scheduled,
     success,
     unknown,
     why_empty,
 )
+from jobqueue.commands.service_answers import instance, settings_in_force
 from jobqueue.commands.table import Handover, many, one
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.virtual_topics import Copy
 from jobqueue.schema import inner, params
 
+_DESCRIBED = 25  # jobs, before others have their turn: half a millisecond
 
-def _durable(command: params.Add | params.Finish | params.Delete | params.Update) -> Answer:
+
+def _durable(command: params.Add | params.Schedule | params.Finish | params.Delete | params.Update) -> Answer:
     """The durability that the change reached, where the engine noted it in the command to be reported."""
     return {"durability": command.durability} if command.durability else {}
 
@@ -59,6 +68,34 @@ def added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> An
         return kept(command.id, result) | _durable(command)
     copies = [kept_copy(*copy) for copy in result]
     return success(id=command.id, topic=command.topic, jobs=copies, **_durable(command))
+
+
+@one
+async def schedule(engine: Engine, command: params.Schedule, handover: Handover) -> Answer:
+    """Add a job again and again, at an interval or by a calendar. Each time an ordinary job is made, an
+    occurrence with the id `<name>@<unix ms>`, whatever became of the ones before. A program may define its schedules
+    whenever it starts: the same definition again is `existing` and changes nothing. Another one is `replaced`, and its
+    times count from now. An option that is not given follows the policies of the topic when the occurrence is made.
+    An occurrence of a virtual topic becomes a job in each of its topics, with ids `<name>@<unix ms>@<topic>`. See
+    `docs/recurring.md`."""
+    result, next_ms = await engine.scheduling.schedule(command, handover.within)
+    return success(name=command.name, result=result, next=in_seconds(next_ms or None), **_durable(command))
+
+
+@one
+async def unschedule(engine: Engine, command: params.Unschedule, handover: Handover) -> Answer:
+    """Remove a schedule. The occurrences that it has made stay; delete those that must not run."""
+    return success(name=command.name, live=await engine.scheduling.unschedule(command.name, handover.within))
+
+
+@one
+async def schedules(engine: Engine, command: params.Schedules, handover: Handover) -> Answer:
+    """List schedules with their next five times, in no particular order. Continue with `cursor` until it is null; a
+    page before the last may be empty. With `body` false, or a token without the right `bodies`, `value` is left
+    out."""
+    views, cursor = await engine.scheduling.page(command, handover.within)
+    with_body = _shows_bodies(command, handover)
+    return success(schedules=[scheduled(view, with_body=with_body) for view in views], cursor=cursor)
 
 
 @many
@@ -121,8 +158,9 @@ def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
-    up. An answer without a job says so if a topic is paused, or if none of them exists. With `id`, reserve that job,
-    even if it is not due yet or dead, or its topic is paused; a job in another state is RESERVED or WRONG_STATE."""
+    up. An answer without a job says so if a topic is paused or has reached a limit, or if none of them exists. With
+    `id`, reserve that job, even if it is not due yet or dead, or its topic is paused; a job in another state is
+    RESERVED or WRONG_STATE, and a topic that has reached a limit gives none."""
     handover.check(command)
     if command.id is not None:
         return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
@@ -136,7 +174,7 @@ async def popped(engine: Engine, command: params.Pop, found: Popped) -> Answer:
     """The answer to a pop; one that found nothing says why, where that may help."""
     if found.jobs and command.count is None:
         return success(**handed_out(found.jobs[0]))
-    why = {} if found.jobs or not found.ask_why else why_empty(await engine.why_empty(command))
+    why = {} if found.jobs or not found.ask_why else why_empty(await engine.why_empty(command), found.limited)
     if command.count is not None:
         return success(jobs=[handed_out(job) for job in found.jobs], **why)
     return success(id=None, value=None, **why)
@@ -145,6 +183,8 @@ async def popped(engine: Engine, command: params.Pop, found: Popped) -> Answer:
 async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
     try:
         job = await engine.numbered.take(command, handover.within)
+    except Limited as error:
+        return success(id=None, value=None, **held_back(error.limit, error.opens_us))
     except JobQueueError as error:
         return failed(error, command)
     handover.reserved.append(job)
@@ -218,7 +258,7 @@ async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer
     return success(**described(job, with_body=_shows_bodies(command, handover)), **paused(paused_until))
 
 
-def _shows_bodies(command: params.Get | params.Peek, handover: Handover) -> bool:
+def _shows_bodies(command: params.Get | params.Peek | params.Schedules, handover: Handover) -> bool:
     return handover.grant.sees_bodies if command.body is None else command.body
 
 
@@ -250,6 +290,25 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
 
 
 @one
+async def forecast(engine: Engine, command: params.Forecast, handover: Handover) -> Answer:
+    """How many delayed jobs fall due when, exact to the minute, or to the hour for a job that was added more than a day
+    ahead; and what schedules are going to add, by itself, without their jitter. Jobs that fell due and were not moved
+    yet are in bins that have begun. Leases, and ready jobs with a ttl, are not in it. An answer may be 5 s old, or
+    20 times as old as it took to make, where that is more, as for all of a thousand topics."""
+    return await outlook(command.topic, await engine.forecasting.forecast(command, handover.within))
+
+
+@one
+async def figures(engine: Engine, command: params.Past, handover: Handover) -> Answer:
+    """What happened in each minute, over all instances: rates, and how late jobs were. Each instance adds what it
+    counted every 10 s, so the newest minute is not complete, and an instance that is killed takes up to 10 s of figures
+    with it. Those of all topics are kept for `history_hours`, those of a topic for 2 hours, and of the first
+    `metrics_topics` topics only. A token that does not reach all topics has to name one. While Redis is full, figures
+    are dropped. Exact totals are in `stats`."""
+    return await past(command.topic, await engine.read_past(command, handover.within))
+
+
+@one
 async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answer:
     """Look at the jobs of a topic without reserving them: delayed and reserved jobs in the order of their times, dead
     ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
@@ -257,9 +316,34 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
     handover.check(command)
     page, cursor, known = await engine.peek(command, handover.room)
     handover.take(page.jobs)
-    with_body = _shows_bodies(command, handover)
-    jobs = [described(job, with_body=with_body) for job in page.jobs]
+    jobs = await _described(page.jobs, with_body=_shows_bodies(command, handover))
     return success(topic=command.topic, jobs=jobs, cursor=cursor, **unknown(known))
+
+
+@one
+async def find(engine: Engine, command: params.Find, handover: Handover) -> Answer:
+    """Search a topic for jobs whose ids begin with a prefix, in the order of `peek`, without their bodies. A request
+    looks at 4,000 entries of indexes at most, which jobs of other topics share: a page with a `cursor` may be short or
+    empty, and `looked` says how far the search has come. A job whose whole id is known is found by `get` at once.
+    Without a topic the search is an [operation](#operation), for which a token needs the right `operate`, too:
+    `operation` with get lists the ids that it has found."""
+    if command.topic is None:
+        operations.check_may_operate(handover.grant)
+        begun = await engine.operating.find(command.prefix, command.state, handover.within)
+        return success(operation=begun.id)
+    page, cursor, known = await engine.find(command, handover.room)
+    handover.take(page.jobs)
+    jobs = await _described(page.jobs, with_body=False)
+    return success(topic=command.topic, jobs=jobs, looked=page.looked, cursor=cursor, **unknown(known))
+
+
+async def _described(jobs: Sequence[Job], *, with_body: bool) -> list[Answer]:
+    """Jobs in a list. A thousand take 20 ms, in which other requests are answered, too."""
+    found: list[Answer] = []
+    for some in chunks(jobs, _DESCRIBED):
+        found += [described(job, with_body=with_body) for job in some]
+        await asyncio.sleep(0)
+    return found
 
 
 @one
@@ -277,6 +361,24 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
     the rest. A worker that leaves, or hangs up while its pop waits, disappears at once, or when it has no more jobs in
     hand."""
     return success(**polling(await engine.workers(command.topic, handover.grant.reaches if handover.within else None)))
+
+
+@one
+async def instances(engine: Engine, command: params.Instances, handover: Handover) -> Answer:
+    """The processes of the service that are alive: where each runs, in which version, since when, and the timers that
+    it holds. One that was killed disappears within half a second, and others take its timers. An instance that has just
+    started, or is of a version without this command, has little more than `signed`. Waiting pops are known as of the
+    last two seconds."""
+    found = await engine.instances(handover.grant.reaches if handover.within else None)
+    return success(instances=[instance(each) for each in found], shards=engine.shards, buckets=engine.buckets)
+
+
+@one
+async def health(engine: Engine, command: params.Health, handover: Handover) -> Answer:
+    """What `jobqueue check` finds, seen from inside of the running service: whether Redis can carry the queue and keeps
+    its data, clocks, settings, access, instances, and the jobs and schedules that wait, with what to do about it. An
+    answer may be 5 s old. At most 2,000 topics are looked at."""
+    return success(**await engine.examine(handover.within))
 
 
 @one
@@ -303,11 +405,31 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
 
 
 @one
+async def operation(engine: Engine, command: params.Operation, handover: Handover) -> Answer:
+    """Change all jobs that match a filter: plan it, which counts them and changes none, then start it by the id of
+    the plan, with the number of jobs that it is expected to change. It runs in the background, at a bounded rate, goes
+    on in another instance if its own dies, and can be paused and cancelled. Only jobs that matched and were there when
+    it was planned are changed, each once; there is no undo. One operation of a kind runs at a time; the others wait. A
+    token needs the right to do to one job what the operation does to many: kick, delete, run, update (for a
+    reschedule) or find. A plan that is still `planning` when it is answered is looked at with get."""
+    return await operations.carry_out(engine.operating, command, handover)
+
+
+@one
 async def actions(engine: Engine, command: params.Actions, handover: Handover) -> Answer:
     """What people and operators did, the newest first: kick, run, purge, pause, resume, changes of tokens and of
-    settings; where `X-Jobqueue-Actor` names a person, also delete, update, bury and release."""
+    settings; where `X-Jobqueue-Actor` names a person, also delete, update, bury, release, schedule and
+    unschedule."""
     found, cursor = await engine.page_of_actions(command, lambda begun: is_shown(begun, handover.grant))
     return success(actions=[logged(action) for action in found], cursor=cursor)
+
+
+@one
+async def settings(engine: Engine, command: params.Settings, handover: Handover) -> Answer:
+    """The settings in force in the process that answers, reloaded ones too, and where each came from; what holds for
+    topics with settings of their own; and the virtual topics. A secret is `set` or `not set`."""
+    assert engine.settings, "only a service has settings"
+    return success(**settings_in_force(engine.settings(), handover.grant.reaches))
 
 
 @one

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from buckets import Job, Shape
 from buckets.errors import AlreadyExists, JobQueueError
-from buckets.pollers import Client
+from buckets.waiting.pollers import Client
 from jobqueue.commands.answers import Answer, failure, success
 from jobqueue.commands.table import ROOM
 from jobqueue.engine.engine import Engine

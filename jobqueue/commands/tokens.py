@@ -113,4 +113,5 @@ def bearer(grant: Grant) -> Answer:
     """The answer to `whoami`."""
     if grant.everything:
         return success(open=True)
-    return success(open=False, **{name: getattr(grant.record, name) for name in _SHOWN})
+    commands = [name for name in params.BY_NAME if grant.may(name)]
+    return success(open=False, commands=commands, **{name: getattr(grant.record, name) for name in _SHOWN})

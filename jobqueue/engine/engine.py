@@ -17,9 +17,11 @@ from buckets import (
     Durable,
     DurablePool,
     HeldTime,
+    Instance,
     Job,
     Moved,
     NewJob,
+    Operations,
     Page,
     Pollers,
     Pollings,
@@ -33,27 +35,34 @@ from buckets import (
     TopicStatus,
     Waiting,
     Walk,
+    read_instances,
 )
 from buckets import Stats as Figures
 from buckets.access.actions import Action, Actions, Fields
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
+from buckets.pool.limits import NO_LIMIT
 from buckets.topics.within import both
+from jobqueue.access.caller import CALLER
 from jobqueue.access.issuing import Issuing
-from jobqueue.caller import CALLER
 from jobqueue.engine.by_callback import ByCallback
+from jobqueue.engine.forecasting import Forecasting
 from jobqueue.engine.listing import Listing
 from jobqueue.engine.new_jobs import new_id, new_job
 from jobqueue.engine.numbered import MOST_TRIES, Numbered
 from jobqueue.engine.numbered_by_callback import NumberedByCallback
+from jobqueue.engine.operating import Operating
+from jobqueue.engine.past import Found, Past
 from jobqueue.engine.policies import Policies
+from jobqueue.engine.schedules.scheduling import Scheduling
 from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
 from jobqueue.schema import cursors, inner, params
 from jobqueue.schema.params import bad_value, ms, ms_or_none
+from jobqueue.settings import Loaded
 
 _LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
 
-Change = params.Add | params.Finish | params.Delete | params.Update
+Change = params.Add | params.Schedule | params.Finish | params.Delete | params.Update
 """The commands that may ask for a durability."""
 
 
@@ -68,6 +77,20 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
+class PeekPlace(NamedTuple):
+    """Where a look at jobs from a time on continues: that time (ms since the epoch), and the position."""
+
+    since_ms: int
+    position: Position
+
+
+class FindPlace(NamedTuple):
+    """Where a search continues: how many entries it has looked at, and the position."""
+
+    looked: int
+    position: Position
+
+
 class ActionsPlace(NamedTuple):
     """Where a listing of actions continues."""
 
@@ -75,13 +98,15 @@ class ActionsPlace(NamedTuple):
 
 
 class TopicView(NamedTuple):
-    """A topic in a listing, how many workers poll it, and the most pending jobs and dead letters it may have (0: no
-    limit)."""
+    """A topic in a listing, how many workers poll it, the most pending jobs and dead letters it may have, and the most
+    deliveries a second and reserved jobs (0: no limit)."""
 
     topic: Topic
     workers: int
     max_pending: int
     max_dead: int
+    rate: float
+    concurrency: int
 
 
 class Explains(Protocol):
@@ -89,6 +114,13 @@ class Explains(Protocol):
 
     async def explain(self, job_id: str, life: float | str | None, within: str) -> dict[str, Any]:
         """The answer about a job. Raises NotFound, Unavailable."""
+
+
+class Examines(Protocol):
+    """Examines the service; of a service only, as it knows its settings and its loops."""
+
+    async def examine(self, within: str) -> dict[str, Any]:
+        """What the answer to `health` has. Never fails because of what it finds."""
 
 
 class Restores(Protocol):
@@ -127,6 +159,12 @@ class Engine:
         self._pollers = pollers
         self.numbered = Numbered(pool, pollers, self._secured_pool)
         """Jobs by their numbers, as dialects name them."""
+        self.scheduling = Scheduling(pool, self._pool_for, lambda: self.policies)
+        """Schedules."""
+        self.forecasting = Forecasting(topics, self.scheduling, lambda: self.policies)
+        """What falls due when."""
+        self.operating = Operating(Operations(pool))
+        """Operations."""
         self.actions = Actions(pool)
         """The log of actions."""
         self.listing = Listing(topics, walk)
@@ -136,12 +174,18 @@ class Engine:
         self.numbered_by_callback = NumberedByCallback(pool, self.by_callback, self.numbered, lambda: self.policies)
         """Adds and pops of jobs by their numbers, without a task."""
         self._policies = policies
+        pool.limits = policies.limits
         self.held_time: HeldTime | None = None
         """Of a test service only."""
         self.issuing: Issuing | None = None
         """Of a service with tokens only."""
+        self.past: Past | None = None
+        """Of a service that keeps figures."""
         self.explains: Explains | None = None
         self.restores: Restores | None = None
+        self.examines: Examines | None = None
+        self.settings: Callable[[], Loaded] | None = None
+        """Those in force, and where they came from; of a service only."""
 
     @property
     def policies(self) -> Policies:
@@ -152,11 +196,19 @@ class Engine:
     def policies(self, policies: Policies) -> None:
         self._policies = policies
         self.by_callback.obey(policies)
+        if self._pool.limits != policies.limits:
+            self._pool.limits = policies.limits
+            self._waiting.look_again()  # what waits may have more room now
 
     @property
     def shards(self) -> int:
         """The number of shards."""
         return len(self._pool.keys)
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets of each shard."""
+        return self._pool.buckets
 
     def _pool_for(self, commands: Sequence[Change]) -> Pool | DurablePool:
         """The pool, or where one of the commands is to be more than local, the pool's methods made durable: these set
@@ -334,6 +386,11 @@ class Engine:
         assert self.explains, "only a service explains"
         return await self.explains.explain(command.id, command.life, within)
 
+    async def examine(self, within: str = "") -> dict[str, Any]:
+        """What is wrong with the service, or may become so."""
+        assert self.examines, "only a service is examined"
+        return await self.examines.examine(within)
+
     async def restore(self, command: inner.Restore, within: str = "") -> int:
         """Bring jobs back from the journal; how many came back."""
         if self.restores is None:
@@ -351,8 +408,17 @@ class Engine:
         figures, known, pauses = await asyncio.gather(*asked)
         return figures, TopicStatus(known, pauses)
 
-    def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Position | None:
-        place = cursors.read(cursor, Position)
+    async def read_past(self, command: params.Past, within: str = "") -> Found:
+        """The figures of a topic or of all over time. Raises BadField, Forbidden."""
+        if self.past is None:
+            raise BadField("no figures are kept: the setting history_hours is 0")
+        return await self.past.read(command, within)
+
+    def _place(self, cursor: str | None, state: State | None, *, purging: bool = False) -> Position | None:
+        return self._checked(cursors.read(cursor, Position), state, purging=purging)
+
+    def _checked(self, place: Position | None, state: State | None, *, purging: bool = False) -> Position | None:
+        """A position that a cursor stands for. Raises BadField if this command cannot go on there."""
         if place is None:
             return None
         fits = state in (None, place.state) and (place.begun > 0) == purging
@@ -367,15 +433,39 @@ class Engine:
     async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None, bool]:
         """A page of a topic's jobs (up to `room` bytes of them), the cursor of the next one, and whether the topic
         exists. Raises BadField."""
-        state = _state(command.state)
-        place = self._place(command.cursor, state, purging=False)
-        shard = command.shard
+        state, shard = _state(command.state), command.shard
+        since_ms = None if command.from_ is None else params.at_ms(command.from_)
+        if since_ms is None:
+            place = self._place(command.cursor, state)
+        else:
+            begun = cursors.read(command.cursor, PeekPlace)
+            if begun and begun.since_ms != since_ms:
+                raise cursors.refusal()
+            place = self._checked(begun.position if begun else None, state)
         if shard is not None and shard >= self.shards:
             raise bad_value("shard")
         if place and shard not in (None, place.shard):
             raise cursors.refusal()
-        page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
-        return page, cursors.write(page.next), bool(page.jobs) or await self._topics.know(command.topic)
+        count = command.count or 100
+        page = await self._walk.peek(
+            command.topic, state, place, shard=shard, count=count, room=room, since_ms=since_ms
+        )
+        behind = page.next if since_ms is None or page.next is None else PeekPlace(since_ms, page.next)
+        return page, cursors.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
+
+    async def find(self, command: params.Find, room: int) -> tuple[Page, str | None, bool]:
+        """As `peek`, of the jobs of a topic whose ids begin with a prefix; what the page looked at includes the pages
+        before."""
+        assert command.topic is not None, "without a topic, it is an operation"
+        state = _state(command.state)
+        begun = cursors.read(command.cursor, FindPlace)
+        place = self._checked(begun.position if begun else None, state)
+        page = await self._walk.peek(
+            command.topic, state, place, count=command.count or 100, room=room, prefix=command.prefix
+        )
+        page.looked += begun.looked if begun else 0
+        behind = FindPlace(page.looked, page.next) if page.next else None
+        return page, cursors.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
 
     async def workers(self, topic: str | None, reaches: Callable[[str], bool] | None = None) -> Pollings:
         """Who polls, as all live instances know it; of a topic, or of all. With `reaches`, only what polls a topic of
@@ -387,6 +477,11 @@ class Engine:
             pollings.rows = [row for row in pollings.rows if topic in row.topics]
         return pollings
 
+    async def instances(self, reaches: Callable[[str], bool] | None = None) -> list[Instance]:
+        """The live instances. With `reaches`, only waiting pops count that ask for a topic of which it says yes."""
+        await self._pollers.tick()
+        return await read_instances(self._pool, reaches)
+
     async def topics(self, command: params.Topics, within: str = "") -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
@@ -397,8 +492,10 @@ class Engine:
         views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
         return views, cursors.write(TopicsPlace(*end) if any(end) else None)
 
-    def _limits(self, topic: str) -> tuple[int, int]:
-        return self.policies.of(topic).max_pending, self.policies.bounds(topic).most
+    def _limits(self, topic: str) -> tuple[int, int, float, int]:
+        policies = self.policies
+        limit = policies.limits.get(topic, NO_LIMIT)
+        return policies.of(topic).max_pending, policies.bounds(topic).most, limit.rate, limit.concurrency
 
     async def pause(self, command: params.Pause) -> tuple[int, bool]:
         """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed, and whether
@@ -442,11 +539,17 @@ class Engine:
         if self.held_time.now_ms + span_ms > _LAST_MS:
             raise BadField("advance goes beyond the year 2200; begin again with reset", field="advance")
         if span_ms:
+            await self._settle_past()  # what was counted belongs to the minute that it was counted in
             await self.held_time.advance(span_ms)
         return self.held_time.now_ms
 
     async def reset(self) -> int:
         """Empty a test service and set its clock to the host's time; returns that in ms."""
         assert self.held_time, "only a test service has this command"
+        await self._settle_past()
         await self.held_time.reset()
         return self.held_time.now_ms
+
+    async def _settle_past(self) -> None:
+        if self.past:
+            await self.past.settle()

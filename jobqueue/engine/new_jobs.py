@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import orjson
 
-from buckets import NewJob
+from buckets import NewJob, later_ms
 from jobqueue.engine.policies import Policies, ladder
 from jobqueue.schema import inner, params
 from jobqueue.schema.params import ms
@@ -17,6 +17,12 @@ from jobqueue.schema.params import ms
 def new_id() -> str:
     """A unique id of 32 hexadecimal digits. Ids sort by the millisecond in which they were made."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+
+
+def spread_ms(command: params.Add) -> int:
+    """By how much a job is later than its time, so that a repeated add lands on the same moment. The jobs of an add to
+    a virtual topic stay together: its id counts."""
+    return later_ms(command.id or "", ms(command.spread or 0))
 
 
 def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) -> NewJob:
@@ -39,6 +45,11 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
         command.if_exists or "keep",
         policy.max_pending,
     )
+    if command.spread:
+        if job.due_ms:
+            job.due_ms += spread_ms(command)
+        else:
+            job.delay_ms += spread_ms(command)
     if type(command) is inner.Add:
         job.note, job.keeps_body = command.note, command.keeps_body
     return job

@@ -13,7 +13,7 @@ from typing import TypeVar
 from buckets import LARGEST_NUMBER, DurablePool, Job, Moved, Numbers, Pollers, Pool, State
 from buckets.errors import JobQueueError, NotFound
 from buckets.topics.within import both
-from jobqueue.caller import CALLER
+from jobqueue.access.caller import CALLER
 from jobqueue.schema import inner
 from jobqueue.schema.params import ms_or_none
 

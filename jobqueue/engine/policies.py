@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from buckets import Bounds
+from buckets import Bounds, Limit
 from jobqueue.schema.params import ms
 from jobqueue.settings import Settings, TopicSettings
 
@@ -37,6 +37,12 @@ class Policies:
         self._settings = settings
         self._by_topic = {name: self._policy(topic) for name, topic in settings.topics.items()}
         self._other = self._policy(TopicSettings())
+        self.limits = {
+            name: Limit(topic.rate or 0.0, topic.concurrency or 0)
+            for name, topic in settings.topics.items()
+            if topic.rate or topic.concurrency
+        }
+        """Of the topics that have any."""
         self.has_virtual = bool(settings.virtual_topics)
         self.default_backoff_ms = tuple(map(ms, settings.default_backoff_s))
 
@@ -59,6 +65,16 @@ class Policies:
     def targets(self, topic: str) -> tuple[str, ...]:
         """The topics that each get a job when one is added to a virtual topic; empty for any other topic."""
         return self._settings.virtual_topics.get(topic, ())
+
+    def fault(self, shards: int) -> str:
+        """Why they cannot hold for a namespace of so many shards; empty: they can."""
+        counted = next((topic for topic, limit in self.limits.items() if limit.concurrency), None)
+        if counted is None or shards == 1:
+            return ""
+        return (
+            f"topics.{counted}.concurrency needs a namespace of one shard, in which all jobs of the topic are counted;"
+            f" this one has {shards}"
+        )
 
     def bounds(self, topic: str) -> Bounds:
         """How many dead letters of a topic are kept, and for how long."""

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from buckets import NewJob, Prepared, Shape
-from jobqueue.engine.new_jobs import new_id, new_job
+from jobqueue.engine.new_jobs import new_id, new_job, spread_ms
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.virtual_topics import is_virtual
 from jobqueue.schema import params
@@ -38,10 +38,11 @@ class Shapes:
             return None
         if command.id is None:
             command.id = new_id()
+        later = spread_ms(command) if command.spread else 0
         if command.at is not None:
-            when = str(max(at_ms(command.at), 1))
+            when = str(max(at_ms(command.at), 1) + later)
         else:
-            when = f"+{ms(command.delay)}" if command.delay else "+0"
+            when = f"+{ms(command.delay or 0) + later}" if command.delay or later else "+0"
         return Prepared(shape, command.id, when, bytes(command.body))
 
     def learn(self, command: params.Add) -> bool:

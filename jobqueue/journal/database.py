@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -21,6 +23,7 @@ from jobqueue.journal.stores import sqlite
 from jobqueue.journal.url import Address, Refused, address
 
 _Result = TypeVar("_Result")
+_AGAIN_S = 0.01  # after which a file that was locked is tried again
 # What no repetition helps; the drivers have no common code for it.
 _FORBIDDEN = ("permission denied", "command denied", "readonly database")
 _NO_DATABASE = ("unable to open database file", "not a database")
@@ -42,12 +45,25 @@ async def open_store(url: str) -> Store:
     where = address(url)
     if where.kind == "sqlite":
         _keep_from_others(where.path)
-    engine = await _opened(where, schema.found_or_check)
-    await engine.dispose()
+        await _set_up(where)
+    await (await _opened(where, schema.found_or_check)).dispose()
     if where.kind == "sqlite":
         return sqlite.SQLiteStore(where)
     store: Store = import_module(f"jobqueue.journal.stores.{where.kind}").make(where)
     return store
+
+
+async def _set_up(where: Address) -> None:
+    """Set what SQLite sets in a file before its first table is made. Raises Refused and Away."""
+    until = time.monotonic() + sqlite.LOCKED_S
+    async with _engine(where) as engine:
+        while True:
+            try:
+                return await _run(engine, schema.set_up_sqlite)
+            except Away:  # SQLite does not wait here where another process does this at the same time
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
 
 async def migrate(url: str) -> tuple[str, str]:
@@ -83,7 +99,8 @@ async def engine_of(where: Address) -> AsyncEngine:
         _must_have_folder(where.path)
         # Without a pool: a connection to a file costs nothing, and none is left in a thread.
         file = URL.create("sqlite+aiosqlite", database=where.path)
-        return create_async_engine(file, connect_args={"timeout": sqlite.LOCKED_S}, poolclass=NullPool)
+        options = {"timeout": sqlite.LOCKED_S, "factory": sqlite.RolledBack}
+        return create_async_engine(file, connect_args=options, poolclass=NullPool)
     member: Any = import_module(f"jobqueue.journal.stores.{where.kind}")
     await member.check_server(where)
     return create_async_engine(f"{where.kind}+{member.DRIVER}://", async_creator=lambda: member.connect(where))
@@ -105,9 +122,13 @@ async def _run(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _R
 
 
 def _keep_from_others(path: str) -> None:
-    """Make the file, if it is not there, for its owner only: it will hold the bodies of jobs."""
+    """Make the file, if it is not there, for its owner only: it will hold the bodies of jobs.
+
+    One that is there is not opened: to close it would end this process's locks on it, which SQLite relies on
+    (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
     with contextlib.suppress(OSError):  # said when it is opened
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _must_exist(path: Path) -> None:

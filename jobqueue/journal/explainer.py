@@ -12,7 +12,7 @@ import structlog
 from buckets import Bounds, Pollers, Pool, State
 from buckets.events.tail import read_tail
 from buckets.keys import shard_of
-from buckets.pool.standing import Standing, standing
+from buckets.pool.standing import Standing, closed, standing
 from jobqueue.commands.answers import Answer
 from jobqueue.journal.explaining.answer import Life, answer, chosen, unknown, within_reach
 from jobqueue.journal.explaining.sentence import Now
@@ -115,6 +115,7 @@ class Explainer:
         if job.state is State.READY:
             rows = (await self._pollers.read()).rows
             now.waiting = sum(row.waiting for row in rows if job.topic in row.topics)
+            now.closed, now.limit = await closed(self._pool, job.topic), self._pool.limits.get(job.topic)
         if job.state is State.DEAD:
             now.bounds = self._bounds(job.topic)
 

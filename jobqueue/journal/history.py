@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from buckets.events.tail import Tail, TailEvent
 from buckets.job import Verb
+from buckets.layout import SCHEDULE
 from jobqueue.journal import choices, tables
 from jobqueue.journal.choices import Change
 from jobqueue.journal.explaining.timeline import Wait
@@ -24,6 +25,7 @@ from jobqueue.journal.url import Refused
 MOST_EVENTS = 10_000
 """Of a job; older ones are left out."""
 _MOST_GAPS = 1000
+_MOST_LIVES = 100  # of a job of which it is known whether a schedule has made them, the newest ones
 _MOST_PAUSES = 500  # of a topic and a shard, the newest ones
 _MOST_COUNTED = 300_000  # events that one wait may cost
 _MOST_MINUTES = 1440  # of a wait; what went before is not counted
@@ -80,8 +82,9 @@ class Journal:
             newest = (await connection.execute(self._newest_of(job_id))).first()
             if shard is None:
                 shard = rows[0].shard if rows else newest.shard if newest else None
+            events = sorted((Told(*row[1:]) for row in rows[:MOST_EVENTS]), key=lambda told: told.order)
             return History(
-                sorted((Told(*row[1:]) for row in rows[:MOST_EVENTS]), key=lambda told: told.order),
+                events,
                 [] if shard is None else await self._gaps(connection, _gap.shard == shard),
                 Newest(*newest[1:]) if newest else None,
                 *await self._bounds(connection, shard),
@@ -89,7 +92,20 @@ class Journal:
                 shard=shard,
                 is_kept=bool(rows),
                 unkept=choices.unkept(await self._choices(connection, shard)),
+                occurred=await self._occurred(connection, job_id, events),
             )
+
+    async def _occurred(self, connection: AsyncConnection, job_id: str, events: Sequence[Told]) -> dict[Place, str]:
+        """The entries in which a schedule made the job, with its name."""
+        name = job_id.partition("@")[0]
+        added = [event.ms for event in events if event.verb == Verb.ADD]
+        if name == job_id or not added:
+            return {}
+        query = select(_event.ms, _event.seq).where(
+            *(_event.id == f"{SCHEDULE}{name}", _event.ms.in_(added[-_MOST_LIVES:])),
+            *(_event.source == self._source, _event.verb == int(Verb.OCCUR)),
+        )
+        return dict.fromkeys(((row.ms, row.seq) for row in await connection.execute(query)), name)
 
     async def _choices(self, connection: AsyncConnection, shard: int | None) -> list[Change]:
         known = choices.changes(await connection.execute(choices.query(self._source)))
@@ -278,6 +294,8 @@ def joined(history: History, tail: Tail) -> None:
     """Add to what SQL has what the stream has behind it. An event that came to SQL meanwhile is there already."""
     known = {(event.ms, event.seq, event.n) for event in history.events if event.branch >= 0}
     new = [_told(each) for each in tail.events if each[:3] not in known]
+    made = (each for each in tail.events if each.entry.verb is Verb.OCCUR)
+    history.occurred.update({(each.ms, each.seq): each.event.id.partition("@")[0] for each in made})
     history.take(sorted([*history.events, *new], key=lambda told: told.order))
 
 

@@ -1,7 +1,8 @@
 """What keeps a journal from growing for ever: old rows are deleted, days come and go.
 
-Events go by the time of their entry, ended jobs by their end, sums by their minute; jobs that live stay. Whole days of
-events are dropped where there are partitions. All else is deleted in steps, so that no transaction is long.
+Events go by the time of their entry, ended jobs and removed schedules by their end, sums by their minute; what lives
+stays. Whole days of events are dropped where there are partitions. All else is deleted in steps, so that no transaction
+is long.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Periods:
 
     events: int | None = None
     jobs: int | None = None
-    """After their end."""
+    """After their end; of schedules likewise."""
     minutes: int | None = None
 
 
@@ -163,6 +164,7 @@ def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Se
         yield "jq_refused", ("number",), f"time < {before * 1000}"
     if periods.jobs is not None:
         yield "jq_job", ("source", "id"), f"ended < {(now_ms - periods.jobs) * 1000}"
+        yield "jq_schedule", ("source", "name"), f"gone < {(now_ms - periods.jobs) * 1000}"
     if periods.minutes is not None:
         key = ("minute", "source", "topic", "verb", "state")
         yield "jq_minute", key, f"minute < {(now_ms - periods.minutes) // _MINUTE_MS}"

@@ -18,7 +18,7 @@ _KEY = 5  # columns of the primary key
 _MOST = 3  # the place of `late_most` among the sums
 _NO_SUMS = [0, 0, 0.0, 0.0, *[0] * (len(LATENESS_S) + 1)]
 _DELIVERED = (Verb.POP, Verb.TAKE)
-_NOT_COUNTED = (Verb.WALK, Verb.VANISHED)
+_NOT_COUNTED = (Verb.WALK, Verb.VANISHED, Verb.SCHEDULE, Verb.OCCUR, Verb.UNSCHEDULE)
 _MINUTE_US = 60_000_000
 
 

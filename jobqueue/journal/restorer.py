@@ -42,12 +42,13 @@ class Restorer:
             return _came_back(sums)
 
     async def all(self, within: str, *, skips_overdue: bool) -> int:
-        """Bring back all that Redis does not know; how many came back. Raises Unavailable."""
+        """Bring back all that Redis does not know, schedules too; how many jobs came back. Raises Unavailable."""
         from jobqueue.journal.restoring.choice import Choice  # noqa: PLC0415 - as above
 
         choice = Choice(topics=within, overdue="skip" if skips_overdue else "run")
         async with self._opened() as reading:
-            return (await self._carried_out(reading, choice)).counts["put"]
+            counts = (await self._carried_out(reading, choice)).counts
+            return counts["put"] - counts["schedules"]
 
     async def _carried_out(self, reading: Reading, choice: Choice) -> Sums:
         from buckets.events.restoring import Restoring  # noqa: PLC0415 - as above

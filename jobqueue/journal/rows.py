@@ -8,12 +8,14 @@ from typing import Literal
 
 from buckets.events.codec import Entry, Event
 from buckets.job import State, Tag, Verb
+from buckets.layout import SCHEDULE
 from buckets.record import unpack_optional
 from jobqueue.journal.minutes import minutes_of
+from jobqueue.journal.schedules import ScheduleRows
 from jobqueue.journal.store import Row
 
 Kept = Literal["all", "ends", "none"]
-"""Which events are kept: all; those that begin or end a life, kill a job, or are of a topic; or none."""
+"""Which events are kept: all; those that begin or end a life, kill a job, or are of a topic or a schedule; or none."""
 Unread = tuple[bytes, bytes, str]
 """In place of an event that cannot be read: its id, its value, and why."""
 WALKED = -1
@@ -33,6 +35,7 @@ class Rows:
     events: list[Row]
     jobs: list[Row]
     minutes: list[Row]
+    schedules: list[Row]
     refused: list[Row]
 
 
@@ -72,6 +75,7 @@ class Collector:
         self._kept, self._bodies, self._counted = events, bodies, counted
         self._events: list[Row] = []
         self._jobs: dict[str, _Told] = {}
+        self._schedules = ScheduleRows(source, shard, bodies=bodies)
         self._refused: list[Row] = []
 
     def add(self, ms: int, seq: int, entry: Entry, events: Sequence[Event | Unread], first: int = 0) -> None:
@@ -99,7 +103,11 @@ class Collector:
                     *(instance, actor, worker, reason, each.checksum),
                 )
             )
-            if job_id:
+            if life:
+                self._tell(each, (ms, seq, n), body)
+            elif job_id.startswith(SCHEDULE):
+                self._schedules.tell(each, (ms, seq, n))
+            elif job_id:
                 self._tell(each, (ms, seq, n), body)
 
     def _refuse(self, ms: int, seq: int, n: int, entry: Entry, raw_id: bytes, value: bytes, why: str) -> None:
@@ -135,8 +143,8 @@ class Collector:
             events = [] if self._kept == "none" else [row for row in events if _is_end(row)]
             if self._counted > (0, 0):
                 fresh = (row for row in counted if (row[0], row[3]) > self._counted or self._is_kept(row))
-                return Rows(events, self._job_rows(), minutes_of(fresh), self._refused)
-        return Rows(events, self._job_rows(), minutes_of(counted), self._refused)
+                counted = list(fresh)
+        return Rows(events, self._job_rows(), minutes_of(counted), self._schedules.rows(), self._refused)
 
     def _is_kept(self, row: Row) -> bool:
         return self._kept == "ends" and _is_end(row)

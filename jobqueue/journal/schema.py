@@ -27,6 +27,7 @@ from jobqueue.journal.url import Refused
 MIGRATIONS = Path(__file__).parent / "migrations"
 _version = Table("jq_version", MetaData(), Column("version_num", String(32), primary_key=True))
 _PATIENCE_S = 60
+_SQLITE_SETTINGS = ("PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL")
 _LOCK = 0x6A715F6A  # a number of our own among PostgreSQL's advisory locks
 
 
@@ -39,6 +40,11 @@ def head() -> str:
 
 def _scripts() -> ScriptDirectory:
     return ScriptDirectory(str(MIGRATIONS))
+
+
+def set_up_sqlite(connection: Connection) -> None:
+    """Set what is set in a file before its first table is made."""
+    _run(connection, _SQLITE_SETTINGS)
 
 
 def found_or_check(connection: Connection) -> None:
@@ -132,9 +138,6 @@ def _alone(connection: Connection) -> Iterator[None]:
     """A transaction in which no other process founds or changes this journal."""
     kind = connection.dialect.name
     if kind == "sqlite":
-        # It is an own file's, before its first table is made.
-        for setting in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL"):
-            connection.exec_driver_sql(f"PRAGMA {setting}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     elif kind == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -167,7 +170,7 @@ def ddl(kind: str) -> list[str]:
         for clause in _makers(table)
     ]
     founded = f"INSERT INTO {_version.name} (version_num) VALUES ('{head()}')"
-    before = ["PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL"] if kind == "sqlite" else []
+    before = _SQLITE_SETTINGS if kind == "sqlite" else ()
     return [*before, *made, *partitions.first(kind, _now_ms()), *views.statements(kind), founded]
 
 

@@ -41,6 +41,9 @@ class Batch:
     job was set aside or has vanished, and nothing else is known: the rest of the row stays."""
     minutes: Sequence[Row] = ()
     """Of `jq_minute`, added to what is there. With `may_repeat` the store leaves out what is there already."""
+    schedules: Sequence[Row] = ()
+    """Of `jq_schedule`, one a schedule. Written only where the place is newer than the row's. `definition` None: only
+    the times are told, of the schedule of that `revision`; with `revision` 0 only that it is gone."""
     gaps: Sequence[Row] = ()
     """Of `jq_gap`, but for its number."""
     refused: Sequence[Row] = ()

@@ -85,12 +85,12 @@ event = Table(
     Column("n", Integer, primary_key=True, autoincrement=False),
     # 0; of an event whose place is taken by another one since Redis went back, its epoch; -1 of a walk.
     Column("branch", Integer, primary_key=True, autoincrement=False),
-    Column("id", _name(), nullable=False),  # empty: of a topic
+    Column("id", _name(), nullable=False),  # empty: of a topic; `~` and the name of a schedule
     Column("life", BigInteger, nullable=False),  # ms: when the job was created
-    Column("topic", _name(), nullable=False),
+    Column("topic", _name(), nullable=False),  # empty: of a schedule
     Column("verb", SmallInteger, nullable=False),
     Column("state_before", SmallInteger, nullable=False),  # 0: none, or a tombstone
-    Column("state_after", SmallInteger, nullable=False),  # 0: set aside, vanished, or of a topic
+    Column("state_after", SmallInteger, nullable=False),  # 0: set aside, vanished, or not of a job
     Column("at", BigInteger, nullable=False),  # us
     Column("was", BigInteger, nullable=False),  # ms: the record's `next` before; of a pause, its end
     Column("due", BigInteger, nullable=False),  # ms
@@ -146,6 +146,27 @@ job = Table(
 )
 """The newest life of each job, as it was last told: all that its record has."""
 
+schedule = Table(
+    "jq_schedule",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("name", _name(), primary_key=True),
+    Column("shard", SmallInteger, nullable=False),
+    Column("topic", _name(), nullable=False),  # empty: its definition cannot be read
+    Column("revision", BigInteger, nullable=False),  # us: when it was defined
+    Column("start", BigInteger, nullable=False),  # ms: where an interval counts from
+    Column("next", BigInteger, nullable=False),  # ms: its next time; 0: none
+    Column("last", BigInteger, nullable=False),  # ms: the last one that was made; 0: none was
+    Column("definition", _LONG_TEXT, nullable=False),  # JSON, as its record has it; see body_kept
+    Column("body_kept", SmallInteger, nullable=False),  # 0: the definition is here without the body
+    Column("ms", BigInteger, nullable=False),  # the place of what was last told
+    Column("seq", BigInteger, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),  # us: when
+    Column("gone", BigInteger),  # us: when it was removed or had vanished; null: it lives
+)
+"""The schedules, as they were last told."""
+
 minute = Table(
     "jq_minute",
     metadata,
@@ -163,7 +184,7 @@ minute = Table(
     sqlite_with_rowid=False,
 )
 """Sums by minute. `late_<n>` counts first deliveries by lateness: more than LATENESS_S[n - 1] and at most LATENESS_S[n]
-seconds; the last one all above. Walks and vanished jobs are not counted."""
+seconds; the last one all above. Walks, vanished jobs and schedules are not counted."""
 
 gap = Table(
     "jq_gap",

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from buckets.job import Cause, State, Verb
+from buckets.layout import SCHEDULE
 from jobqueue.journal.taken_back import is_taken_back
 from jobqueue.metrics.process import LATENESS_S
 
@@ -41,6 +42,9 @@ WORDS: dict[Verb, str] = {
     Verb.RESUME: "resumed",
     Verb.WALK: "seen",
     Verb.VANISHED: "vanished",
+    Verb.SCHEDULE: "scheduled",
+    Verb.OCCUR: "occurred",
+    Verb.UNSCHEDULE: "unscheduled",
 }
 """What happened, by verb."""
 _NO_STATE = {0: "none"}
@@ -69,6 +73,7 @@ def statements(kind: str) -> list[str]:
         "jq_delivery": _delivery(kind),
         "jq_life": _life(kind),
         "jq_lateness": _lateness(kind),
+        "jq_timetable": _timetable(kind),
     }
     if kind == "mysql":
         return [f"CREATE OR REPLACE VIEW {name} AS {query}" for name, query in views.items()]
@@ -98,7 +103,7 @@ def _what(event: str) -> str:
 
 
 _LIFE = (
-    "CASE WHEN e.life > 0 THEN e.life ELSE (SELECT MAX(p.life) FROM jq_event p "
+    f"CASE WHEN e.verb <> {int(Verb.ASIDE)} THEN e.life ELSE (SELECT MAX(p.life) FROM jq_event p "
     "WHERE p.id = e.id AND p.source = e.source AND p.ms <= e.ms) END"
 )
 """The life of an event; one that tells only that the job was set aside belongs to the newest."""
@@ -155,7 +160,8 @@ def _life(kind: str) -> str:
         f"CASE WHEN {is_lease_over} THEN 1 ELSE 0 END AS lease_over, "
         f"CASE WHEN e.state_after = {int(State.DEAD)} AND e.verb NOT IN {_REPEATED} THEN 1 ELSE 0 END AS died, "
         f"CASE WHEN {ends} THEN e.at END AS ended, CASE WHEN {ends} THEN {ending} END AS ending "
-        f"FROM jq_event e WHERE e.id <> '' AND NOT {is_taken_back('e')}) l GROUP BY l.source, l.shard, l.id, l.life"
+        f"FROM jq_event e WHERE e.id > '' AND e.id < '{SCHEDULE}' AND NOT {is_taken_back('e')}) l "
+        "GROUP BY l.source, l.shard, l.id, l.life"
     )
 
 
@@ -169,6 +175,13 @@ def _span(seconds: float) -> str:
         if seconds >= size:
             return f"{round(seconds / size)}{unit}"
     return f"{round(seconds * 1e6)}us"
+
+
+def _timetable(kind: str) -> str:
+    return (
+        f"SELECT source, shard, name, {_TIMES[kind].format('revision')} AS time, topic, "
+        "NULLIF(next, 0) AS next, NULLIF(last, 0) AS last, gone, definition, ms, seq, n FROM jq_schedule"
+    )
 
 
 def _lateness(kind: str) -> str:

@@ -20,6 +20,7 @@ def columns(table: Table) -> list[str]:
 
 EVENT = columns(tables.event)
 JOB = columns(tables.job)
+SCHEDULE = columns(tables.schedule)
 MINUTE = columns(tables.minute)
 MINUTE_KEY = [column.name for column in tables.minute.primary_key]
 _PLACE = [EVENT.index(name) for name in ("ms", "seq", "n")]
@@ -63,6 +64,11 @@ def job_changes(new: str) -> dict[str, str]:
             f"CASE WHEN {new.format('body_kept')} = 2 AND {same} THEN jq_job.{name} ELSE {new.format(name)} END"
         )
     return changes
+
+
+def schedule_changes(new: str) -> dict[str, str]:
+    """What a new row of a schedule changes in the one that is there, by column."""
+    return {name: new.format(name) for name in SCHEDULE if name not in ("source", "name")}
 
 
 def minute_changes(new: str, greatest: str) -> dict[str, str]:

@@ -7,18 +7,21 @@ in Redis are not counted here: a scrape reads them (scrape.py).
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from buckets import Meter
-from jobqueue.metrics.series import Count, Spread
+from jobqueue.metrics.series import Count, Labels, Spread
 from jobqueue.metrics.shared import agreed_topics
 from jobqueue.metrics.tokens import TokenFigures
+
+Key = TypeVar("Key")
 
 UNREADABLE = "unreadable"
 OTHER = "other"
@@ -29,6 +32,25 @@ _DURATION_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 _WRITES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the start time of each series would double the lines
+
+
+class Counted(NamedTuple):
+    """What one process counted in some time, by labels: topics are as `Metrics.topic` says."""
+
+    added: Mapping[str, int]
+    """By topic."""
+    redelivered: Mapping[str, int]
+    """By topic."""
+    finished: Mapping[str, int]
+    """By topic."""
+    died: Mapping[tuple[str, str], int]
+    """By topic and cause."""
+    ready: Mapping[Labels, Sequence[int]]
+    """By topic: from due to ready, how many in each bucket."""
+    delivered: Mapping[Labels, Sequence[int]]
+    """By topic: from due to the first delivery, how many in each bucket."""
+    commands: Mapping[Labels, int]
+    """By protocol, command and code."""
 
 
 class Metrics(Meter):
@@ -42,6 +64,11 @@ class Metrics(Meter):
         self._most_topics = most_topics
         self._topics: set[str] = set()
         self._held = 0
+        # For the history alone, by topic; of deaths by topic and cause.
+        self._added: dict[str, int] = defaultdict(int)
+        self._redelivered: dict[str, int] = defaultdict(int)
+        self._finished: dict[str, int] = defaultdict(int)
+        self._died: dict[tuple[str, str], int] = defaultdict(int)
         self._make_service()
         self._make_engine()
         self._make_redis()
@@ -103,6 +130,18 @@ class Metrics(Meter):
             "Time from a job's due time to its first delivery, by Redis's clock, including its time in the ready list.",
             LATENESS_S,
             ["topic"],
+        )
+        self._occurrences = Count(
+            registry,
+            "jobqueue_occurrences_total",
+            "Times of schedules that came, by what became of them: made, skipped, blocked; waiting counts each try.",
+            ["topic", "outcome"],
+        )
+        self._limited = Count(
+            registry,
+            "jobqueue_limited_pops_total",
+            "Looks of pops that left ready jobs of a topic because it had reached its rate or its concurrency.",
+            ["topic", "limit"],
         )
         self._pages = Count(registry, "jobqueue_timer_pages_total", "Looks of timers into their buckets.")
         self._moves = Count(registry, "jobqueue_timer_moves_total", "Entries that timers processed.")
@@ -170,6 +209,10 @@ class Metrics(Meter):
             return OTHER
         self._topics |= self._with(name)
         return name if name in self._topics else OTHER
+
+    def has_own(self, topic: str) -> bool:
+        """Whether a topic is counted under its name, or would be."""
+        return topic in self._topics or len(self._topics) < self._most_topics
 
     def _with(self, topic: str) -> set[str]:
         """The topics with figures of their own, after one more asked for them."""
@@ -240,9 +283,30 @@ class Metrics(Meter):
             ear.promoted(topic, late_us, jobs)
 
     def delivered(self, topic: str, late_us: Sequence[int]) -> None:
-        self._delivered.add_all([late / 1e6 for late in late_us], self.topic(topic))
+        if len(late_us) == 1:
+            self._delivered.add(late_us[0] / 1e6, self.topic(topic))
+        else:
+            self._delivered.add_all([late / 1e6 for late in late_us], self.topic(topic))
         for ear in self.ears:
             ear.delivered(topic, late_us)
+
+    def redelivered(self, topic: str, jobs: int) -> None:
+        self._redelivered[self.topic(topic)] += jobs
+
+    def added(self, topic: str, jobs: int) -> None:
+        self._added[topic if topic in self._topics else self.topic(topic)] += jobs
+
+    def finished(self, topic: str, jobs: int) -> None:
+        self._finished[topic if topic in self._topics else self.topic(topic)] += jobs
+
+    def died(self, topic: str, cause: str) -> None:
+        self._died[self.topic(topic), cause] += 1
+
+    def occurred(self, topic: str, outcome: str) -> None:
+        self._occurrences.add(self.topic(topic), outcome)
+
+    def limited(self, topic: str, limit: str) -> None:
+        self._limited.add(self.topic(topic), limit)
 
     def locked(self, taken: bool) -> None:
         self._held += 1 if taken else -1
@@ -266,3 +330,22 @@ class Metrics(Meter):
         for series in vars(self).values():
             if isinstance(series, Count | Spread):
                 series.pour()
+
+    def take(self) -> Counted:
+        """What was counted since the last call."""
+        return Counted(
+            added=_taken(self._added),
+            redelivered=_taken(self._redelivered),
+            finished=_taken(self._finished),
+            died=_taken(self._died),
+            ready=self._ready.take(),
+            delivered=self._delivered.take(),
+            commands=self._commands.take(),
+        )
+
+
+def _taken(numbers: dict[Key, int]) -> dict[Key, int]:
+    """The numbers, which begin again."""
+    taken = dict(numbers)
+    numbers.clear()
+    return taken

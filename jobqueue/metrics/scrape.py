@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from buckets import Pollers, State, Stats, Topics, Waiting
+from buckets import Pollers, Schedules, State, Stats, Topics, Waiting
 from buckets.errors import JobQueueError
 from buckets.events.switch import stream_bytes
 from buckets.job import LIVE
@@ -50,12 +50,13 @@ class _Families(Collector):
 
 class _Figures(NamedTuple):
     """What a scrape reads from Redis: by topic the figures, whether it is paused, and how many workers poll it; by
-    shard the bytes of the events that wait for a journal."""
+    shard the bytes of the events that wait for a journal; the number of schedules."""
 
     stats: Mapping[str, Stats] = {}
     paused: Mapping[str, bool] = {}
     polling: Mapping[str, int] = {}
     waiting: Mapping[int, int] = {}
+    schedules: int | None = None
 
 
 class Scrape:
@@ -92,7 +93,8 @@ class Scrape:
                 ends = await self._topics.pauses(named)
                 paused = {topic: topic in ends for topic in named}
                 waiting = await stream_bytes(self._topics.pool)
-                return _Figures(stats, paused, await self._pollers.polling(), waiting)
+                schedules = await Schedules(self._topics.pool).count()
+                return _Figures(stats, paused, await self._pollers.polling(), waiting, schedules)
         return None
 
     async def _others(self) -> None:
@@ -116,6 +118,10 @@ class Scrape:
         yield from self._by_topic(figures.stats, begun)
         yield from _of_named_topics(figures)
         yield _by_shard(figures)
+        schedules = GaugeMetricFamily("jobqueue_schedules", f"Schedules, paused ones too. {_SAME}", labels=[])
+        if figures.schedules is not None:
+            schedules.add_metric([], figures.schedules)
+        yield schedules
 
     def _by_topic(self, figures: Mapping[str, Stats], begun: float) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("jobqueue_jobs", f"Jobs now, by state. {_SAME}", labels=["topic", "state"])

@@ -1,7 +1,8 @@
 """Series: plain numbers that are counted on the hot path, and poured into prometheus_client from time to time.
 
 In prometheus_client an `inc` costs 0.5 µs and an `observe` 1.3 µs, more where processes share their metrics; here
-adding costs 0.2 to 0.3 µs, for one value or many.
+adding costs 0.2 to 0.3 µs, for one value or many. What was poured can also be taken, for the history (history.py): no
+number is counted twice on the hot path.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Count:
     def __init__(self, registry: CollectorRegistry, name: str, help: str, labels: Sequence[str] = ()) -> None:
         self._counter = Counter(name, help, labels, registry=registry)
         self._numbers: dict[Labels, int] = defaultdict(int)
+        self._poured: dict[Labels, int] = defaultdict(int)
 
     def add(self, *labels: str, n: int = 1) -> None:
         """Count `n` more."""
@@ -30,7 +32,14 @@ class Count:
     def pour(self) -> None:
         for labels, number in self._numbers.items():
             (self._counter.labels(*labels) if labels else self._counter).inc(number)
+            self._poured[labels] += number
         self._numbers.clear()
+
+    def take(self) -> dict[Labels, int]:
+        """What was counted since the last call."""
+        self.pour()
+        taken, self._poured = self._poured, defaultdict(int)
+        return taken
 
 
 class Spread:
@@ -47,6 +56,7 @@ class Spread:
         self._histogram = Histogram(name, help, labels, buckets=bounds, registry=registry)
         self._bounds = (*bounds, inf)
         self._numbers: dict[Labels, list[float]] = {}  # the count of each bucket, then the sum
+        self._poured: dict[Labels, list[int]] = {}  # the count of each bucket
 
     def add(self, value: float, *labels: str, n: int = 1) -> None:
         """Count `n` observations of this value."""
@@ -78,4 +88,12 @@ class Spread:
             for bucket, number in zip(histogram._buckets, numbers, strict=True):
                 if number:
                     bucket.inc(number)
+            before = self._poured.get(labels) or [0] * len(numbers)
+            self._poured[labels] = [old + int(number) for old, number in zip(before, numbers, strict=True)]
         self._numbers.clear()
+
+    def take(self) -> dict[Labels, list[int]]:
+        """How many values were counted in each bucket since the last call."""
+        self.pour()
+        taken, self._poured = self._poured, {}
+        return taken

@@ -32,12 +32,13 @@ class Entry(NamedTuple):
 
     @property
     def fields(self) -> list[Field]:
-        """Its fields; one with two spellings is listed once."""
-        return [field for field in params.FIELDS[self.name].values() if field.name not in ALIASES.values()]
+        """Its fields, and those of its objects; one with two spellings is listed once."""
+        own = [field for field in params.FIELDS[self.name].values() if field.name not in ALIASES.values()]
+        return own + params.PARTS.get(self.name, [])
 
     def default(self, field: str) -> str:
         """What holds where a field is not given, with the setting that it comes from."""
-        words = params.FIELDS[self.name][field].default
+        words = next(each.default for each in self.fields if each.name == field)
         known = {each.name: each.default for each in structs.fields(Settings)}
         return f"{known[words]:g} (setting `{words}`)" if words in known else words
 

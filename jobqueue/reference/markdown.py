@@ -81,6 +81,17 @@ _SEMANTICS = """\
 - **Ended jobs are remembered for their `retention`** (60 s by default), and no longer: an add that is repeated or
   arrives later than that creates the job again. If your producers may repeat adds for longer, as a stream that starts
   again from an old position does, give the jobs a `retention` that covers it.
+- **An add with `if_exists` later or sooner** moves a delayed job in that direction only. It stays the same job: its
+  time changes, and its body if the add has one; its priority, ttl, headers, tries and back-off stay, whatever the add
+  says. (That counts where the add begins a new life.) Of a job that waits in back-off, the end of that wait is the
+  time that is compared. Without `body`, the new life of a dead letter has the old body; where there is none to keep,
+  as the job is unknown or has ended, the add is refused: BAD_FIELD. Unlike keep, these two begin a new life of a job
+  that was deleted. An add to a virtual topic moves, keeps or begins each of its jobs by that job's own state; the
+  first that is refused refuses them all.
+- **`spread`** puts off each job by a part of its seconds, which follows from its `id` alone. Whoever adds the job
+  again with the same time and `spread`, also with replace or from another process, comes to the same moment. `due`
+  tells it; ttl and lateness count from it, and later and sooner compare it. It may be up to a day beyond the ten
+  years of `delay` and `at`. The jobs of an add to a virtual topic share the moment of the `id` that the add gave.
 - **A lease** is an integer below 2^53 that grows with every delivery, even across delete and add. A worker that shows
   its lease cannot end another worker's delivery.
 - **A failure waits before it is tried again.** A job with a `backoff`, its own or its topic's, waits for the next step
@@ -97,6 +108,8 @@ _SEMANTICS = """\
 - **How late a delivery is**: now, less `ready`, or `due` in a job that is delivered for the first time.
 - **A paused topic** says so: a pop that finds no job in it has `paused` with the end of the pause, as have `get` and
   `stats`. A pause may begin before the topic exists.
+- **A topic that has reached a limit**, its `rate` or its `concurrency`, says so: a pop that finds no job for this
+  reason has `limited` and `retry_after`. A pop that waits gets its job when the limit opens.
 - **ttl** counts from the due time, and expires even if nobody pops.
 - **Dead letters** keep their body and reason until they are kicked or deleted, or for as long as the topic's policy
   says (30 days by default, `default_dead_age_s`).

@@ -14,6 +14,7 @@ from jobqueue.protocols import NATIVE, load
 from jobqueue.protocols.command import reading
 from jobqueue.reference.catalog import Entry, codes, entries
 from jobqueue.schema import answers
+from jobqueue.schema.checks import KEEPS_BODY
 
 Schema = dict[str, Any]
 
@@ -136,6 +137,8 @@ def _schemas() -> Schema:
             schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
     for entry in entries():
         _complete(schemas[entry.kind.__name__], entry)
+    keeps_body = {"properties": {"if_exists": {"enum": [*KEEPS_BODY]}}, "required": ["if_exists"]}
+    schemas["Add"]["anyOf"] = [{"required": ["body"]}, keeps_body]
     return schemas
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -21,7 +21,11 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
         ),
     ]
     action: Annotated[
-        str, Meta(description="the command, of `token` with its `action`; `reload` for settings that were read again")
+        str,
+        Meta(
+            description="the command, of `token` with its `action`, of `operation` with `do`; `reload` for settings "
+            "that were read again"
+        ),
     ]
     outcome: Annotated[str, Meta(description="OK, the code of its error, or `not known`: it was cut off")]
     done: Annotated[
@@ -35,6 +39,10 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
     state: Annotated[str, Meta(description="as in the command")] | UnsetType = UNSET
     count: Annotated[int, Meta(description="as in the command")] | UnsetType = UNSET
     seconds: Annotated[float, Meta(description="as in the command")] | UnsetType = UNSET
+    operation: Annotated[str, Meta(description="the operation, if the command steered one")] | UnsetType = UNSET
+    kind: Annotated[str, Meta(description="what that operation does")] | UnsetType = UNSET
+    jobs: Annotated[int, Meta(description="how many jobs its plan has")] | UnsetType = UNSET
+    filter: Annotated[dict[str, Any], Meta(description="which jobs it takes")] | UnsetType = UNSET
     within: Annotated[str, Meta(description="how topics begin, for a dialect's command")] | UnsetType = UNSET
     changed: Annotated[list[str], Meta(description="the settings that changed")] | UnsetType = UNSET
     address: Annotated[str, Meta(description="the client's address and port")] | UnsetType = UNSET
@@ -115,6 +123,7 @@ class Bearer(Struct, forbid_unknown_fields=True):
     id: Annotated[str, Meta(description="the token, by its 8 characters that are no secret")] | UnsetType = UNSET
     name: Annotated[str, Meta(description="its name")] | UnsetType = UNSET
     rights: Annotated[list[str], Meta(description="what it may do")] | UnsetType = UNSET
+    commands: Annotated[list[str], Meta(description="the commands that these rights allow")] | UnsetType = UNSET
     topics: Annotated[list[str], Meta(description="the topics that it reaches; none: all")] | UnsetType = UNSET
     expires: Annotated[float | None, Meta(description="when it ends; null: never")] | UnsetType = UNSET
     rate: Annotated[int | None, Meta(description="as of token")] | UnsetType = UNSET

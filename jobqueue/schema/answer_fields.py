@@ -11,6 +11,11 @@ No = Annotated[bool, Meta(description="false", extra_json_schema={"const": False
 Id = Annotated[str, Meta(description="the job's id")]
 PoppedId = Annotated[str, Meta(description="the job's id; null if there is none")]
 Topic = Annotated[str, Meta(description="the topic")]
+ScheduleName = Annotated[str, Meta(description="the name of the schedule")]
+NextTime = Annotated[
+    float | None,
+    Meta(description="when its next occurrence is, in unix seconds; null: it is paused, or has no more of them"),
+]
 State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 NewState = Annotated[State, Meta(description="its state now")]
 Due = Annotated[float, Meta(description="when it is due, in unix seconds")]
@@ -39,6 +44,23 @@ Pauses = (
     Annotated[
         dict[str, float | None],
         Meta(description="without a job: the topics that are paused, and until when; null: until it is resumed"),
+    ]
+    | UnsetType
+)
+Limited = (
+    Annotated[
+        Literal["rate", "concurrency"],
+        Meta(description="without a job: the limit of a topic that keeps its ready jobs back"),
+    ]
+    | UnsetType
+)
+RetryAfter = (
+    Annotated[
+        float,
+        Meta(
+            description="and in how many seconds it may be worth asking again; of `concurrency` nobody knows, and it "
+            "is 1. A pop that waits gets its job when the limit opens"
+        ),
     ]
     | UnsetType
 )

@@ -21,11 +21,15 @@ from jobqueue.schema.answer_fields import (
     Headers,
     Id,
     IsPaused,
+    Limited,
     NewState,
+    NextTime,
     No,
     PausedUntil,
     Pauses,
     PoppedId,
+    RetryAfter,
+    ScheduleName,
     State,
     Topic,
     Unknown,
@@ -33,6 +37,8 @@ from jobqueue.schema.answer_fields import (
 )
 from jobqueue.schema.described import Described
 from jobqueue.schema.explain_answers import Explained
+from jobqueue.schema.operation_answers import OperationList, OperationPlanned, OperationShown, SearchBegun
+from jobqueue.schema.service_answers import Examined, InstanceList, SettingList
 
 
 class Refusal(Struct, forbid_unknown_fields=True):
@@ -59,8 +65,8 @@ class Added(Struct, forbid_unknown_fields=True):
     state: NewState
     due: Due
     result: Annotated[
-        Literal["created", "existing", "replaced"],
-        Meta(description="whether the job was created, existed already, or replaced one"),
+        Literal["created", "existing", "replaced", "moved"],
+        Meta(description="whether the job was created, existed already, replaced one, or was moved to another time"),
     ]
     durability: Durability | UnsetType = UNSET
 
@@ -73,7 +79,7 @@ class Copy(Struct, forbid_unknown_fields=True):
     state: NewState
     due: Due
     result: Annotated[
-        Literal["created", "existing", "replaced", "cancelled"],
+        Literal["created", "existing", "replaced", "moved", "cancelled"],
         Meta(description="as for one job; cancelled: this one was deleted, and stays so"),
     ]
 
@@ -88,6 +94,74 @@ class AddedCopies(Struct, forbid_unknown_fields=True):
         list[Copy], Meta(description="for a virtual topic: `topic`, `id`, `state`, `due` and `result` of each job")
     ]
     durability: Durability | UnsetType = UNSET
+
+
+class Scheduled(Struct, forbid_unknown_fields=True):
+    """The answer to schedule."""
+
+    success: Yes
+    name: ScheduleName
+    result: Annotated[
+        Literal["created", "existing", "replaced"],
+        Meta(
+            description="whether the schedule is new, existed already with the same definition, or had another one "
+            "until now"
+        ),
+    ]
+    next: NextTime
+    durability: Durability | UnsetType = UNSET
+
+
+class Unscheduled(Struct, forbid_unknown_fields=True):
+    """The answer to unschedule."""
+
+    success: Yes
+    name: ScheduleName
+    live: Annotated[int, Meta(description="how many of its occurrences are still delayed, ready, reserved or dead")]
+
+
+class DescribedSchedule(Struct, forbid_unknown_fields=True):
+    """A schedule in a listing. Options of its occurrences that it does not give are left out."""
+
+    name: ScheduleName
+    topic: Topic
+    next: Annotated[
+        list[float], Meta(description="its next five times, in unix seconds; none where it is paused or has ended")
+    ]
+    last: Annotated[
+        float | None, Meta(description="when the last occurrence that was made is, in unix seconds; null: none was")
+    ]
+    catch_up: Annotated[str, Meta(description="as it was given, or its default")]
+    overlap: Annotated[str, Meta(description="as it was given, or its default")]
+    paused: Annotated[bool, Meta(description="whether it has no occurrences")]
+    value: Annotated[Any, Meta(description="the body of its occurrences")] | UnsetType = UNSET
+    every: Annotated[float, Meta(description="its interval in seconds")] | UnsetType = UNSET
+    start: Annotated[float, Meta(description="where its interval counts from, in unix seconds")] | UnsetType = UNSET
+    cron: Annotated[str, Meta(description="its calendar")] | UnsetType = UNSET
+    zone: Annotated[str, Meta(description="the time zone of its calendar")] | UnsetType = UNSET
+    jitter: Annotated[float, Meta(description="as it was given")] | UnsetType = UNSET
+    ttr: Annotated[float, Meta(description="as it was given")] | UnsetType = UNSET
+    priority: Annotated[int, Meta(description="as it was given")] | UnsetType = UNSET
+    tries: Annotated[int, Meta(description="as it was given")] | UnsetType = UNSET
+    backoff: Annotated[list[float], Meta(description="as it was given")] | UnsetType = UNSET
+    ttl: Annotated[float, Meta(description="as it was given")] | UnsetType = UNSET
+    retention: Annotated[float, Meta(description="as it was given")] | UnsetType = UNSET
+    headers: Annotated[dict[str, str], Meta(description="as they were given")] | UnsetType = UNSET
+    tags: Annotated[list[str], Meta(description="as they were given")] | UnsetType = UNSET
+
+
+class ScheduleList(Struct, forbid_unknown_fields=True):
+    """The answer to schedules."""
+
+    success: Yes
+    schedules: Annotated[
+        list[DescribedSchedule],
+        Meta(
+            description="each with `name`, `topic`, `every` or `cron` and `zone`, its `next` five times, the `last` "
+            "one, its options, and its body as `value`"
+        ),
+    ]
+    cursor: Cursor
 
 
 class HandedOut(Struct, forbid_unknown_fields=True):
@@ -124,6 +198,8 @@ class NothingPopped(Struct, forbid_unknown_fields=True):
     value: None
     known: AnyUnknown = UNSET
     paused: Pauses = UNSET
+    limited: Limited = UNSET
+    retry_after: RetryAfter = UNSET
 
 
 class PoppedJobs(Struct, forbid_unknown_fields=True):
@@ -135,6 +211,8 @@ class PoppedJobs(Struct, forbid_unknown_fields=True):
     ]
     known: AnyUnknown = UNSET
     paused: Pauses = UNSET
+    limited: Limited = UNSET
+    retry_after: RetryAfter = UNSET
 
 
 class Finished(Struct, forbid_unknown_fields=True):
@@ -234,7 +312,10 @@ class Figures(Struct, forbid_unknown_fields=True):
     oldest_ready: Annotated[float | None, Meta(description="for how many seconds the oldest ready job has been ready")]
     due: Annotated[
         dict[str, int],
-        Meta(description="pending jobs by how soon they are due, to the minute (or hour, if added over a day ahead)"),
+        Meta(
+            description="pending jobs by how soon they are due: when their minute begins (their hour, if added over a "
+            "day ahead), so the bins of `forecast` add up to the same"
+        ),
     ]
     shards: Annotated[int, Meta(description="the number of shards that hold the jobs")]
     newest_dead: (
@@ -252,12 +333,141 @@ class Figures(Struct, forbid_unknown_fields=True):
     paused_until: PausedUntil = UNSET
 
 
+class ForecastBin(Struct, forbid_unknown_fields=True):
+    """A span of time in a forecast."""
+
+    begin: Annotated[float, Meta(description="when it begins, in unix seconds")]
+    width: Annotated[int, Meta(description="its length in seconds: 60, or 3600 for jobs that are known to the hour")]
+    jobs: Annotated[int, Meta(description="how many delayed jobs fall due in it, exactly; those in back-off too")]
+    scheduled: Annotated[int, Meta(description="how many jobs schedules are going to add in it")]
+
+
+class LargestTopic(Struct, forbid_unknown_fields=True):
+    """A topic in a forecast."""
+
+    topic: Annotated[str, Meta(description="its name")]
+    jobs: Annotated[int, Meta(description="how many of the jobs in all bins are its own, without scheduled ones")]
+
+
+class Outlook(Struct, forbid_unknown_fields=True):
+    """The answer to forecast."""
+
+    success: Yes
+    topic: Annotated[str | None, Meta(description="the topic; null: all topics")]
+    bins: Annotated[
+        list[ForecastBin],
+        Meta(
+            description="each with `begin`, `width` in seconds, `jobs`, and, not yet among those, `scheduled`; empty "
+            "ones are left out"
+        ),
+    ]
+    total: Annotated[int, Meta(description="the jobs in all bins")]
+    later: Annotated[int, Meta(description="the delayed jobs that are due later")]
+    scheduled_until: Annotated[
+        float | None,
+        Meta(
+            description="until when what schedules add is counted, in unix seconds, as that ends after 20,000 "
+            "occurrences; null: to the end"
+        ),
+    ]
+    topics: Annotated[int, Meta(description="how many topics were added up")]
+    left_out: Annotated[
+        int, Meta(description="how many were not, as no more than the 2,000 that were used last are added up")
+    ]
+    largest: Annotated[
+        list[LargestTopic],
+        Meta(description="the topics with most of these jobs, up to five, each with `topic` and `jobs`"),
+    ]
+
+
+class Lateness(Struct, forbid_unknown_fields=True):
+    """How late some jobs were."""
+
+    counts: Annotated[list[int], Meta(description="how many jobs, by bucket: see `bounds` of the answer")]
+    p50: Annotated[
+        float, Meta(description="the median in seconds, as good as the buckets allow; at most the last bound")
+    ]
+    p99: Annotated[float, Meta(description="likewise, what 99 of 100 jobs did not exceed")]
+
+
+class FiguresBin(Struct, forbid_unknown_fields=True):
+    """A span of time in figures."""
+
+    begin: Annotated[
+        float, Meta(description="when it begins, in unix seconds: a multiple of `step`; of `total`, `since`")
+    ]
+    adds: Annotated[int, Meta(description="jobs added, those that replaced others too")]
+    deliveries: Annotated[int, Meta(description="jobs handed out, again too")]
+    finishes: Annotated[int, Meta(description="jobs finished")]
+    deaths: Annotated[dict[str, int], Meta(description="jobs that became dead letters, by cause: tries, ttl, buried")]
+    due_to_ready: Annotated[
+        Lateness | None,
+        Meta(
+            description="from a job's due time, or the end of its lease, until a timer made it ready; null: no job was"
+        ),
+    ]
+    due_to_delivered: Annotated[
+        Lateness | None, Meta(description="from a job's due time until its first delivery; null: there was none")
+    ]
+    refusals: (
+        Annotated[
+            dict[str, int],
+            Meta(
+                description="commands refused, by what kind of code: request (it is malformed), access, state (of the "
+                "job), limit, unavailable, internal; left out for a topic"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class PastFigures(Struct, forbid_unknown_fields=True):
+    """The answer to figures."""
+
+    success: Yes
+    topic: Annotated[str | None, Meta(description="the topic; null: all topics")]
+    since: Annotated[float, Meta(description="where the figures begin, in unix seconds: a whole minute")]
+    until: Annotated[float, Meta(description="where they end, in unix seconds: a whole minute, which may not be over")]
+    step: Annotated[int, Meta(description="the width of a bin in seconds")]
+    bounds: Annotated[
+        list[float],
+        Meta(
+            description="the upper ends of the buckets of lateness in seconds; one more bucket has what was later than "
+            "the last of them"
+        ),
+    ]
+    bins: Annotated[
+        list[FiguresBin],
+        Meta(
+            description="each with `begin`, `adds`, `deliveries`, `finishes`, `deaths`, `due_to_ready`, "
+            "`due_to_delivered` and, without a topic, `refusals`; those in which nothing happened are left out"
+        ),
+    ]
+    total: Annotated[FiguresBin, Meta(description="all bins together, from `since` to `until`")]
+    parked: Annotated[
+        int, Meta(description="pops that wait now; of a topic, those of the workers that `workers` lists")
+    ]
+
+
 class Page(Struct, forbid_unknown_fields=True):
     """The answer to peek."""
 
     success: Yes
     topic: Topic
     jobs: Annotated[list[Described], Meta(description="each as `get` shows it")]
+    cursor: Cursor
+    known: Unknown = UNSET
+
+
+class Search(Struct, forbid_unknown_fields=True):
+    """The answer to find."""
+
+    success: Yes
+    topic: Topic
+    jobs: Annotated[list[Described], Meta(description="each as `get` shows it, without its body")]
+    looked: Annotated[
+        int, Meta(description="how many entries the search has looked at, of jobs of all topics, since its first page")
+    ]
     cursor: Cursor
     known: Unknown = UNSET
 
@@ -277,6 +487,8 @@ class Listed(Struct, forbid_unknown_fields=True):
         Annotated[int, Meta(description="if it has a limit of delayed and ready jobs: the limit")] | UnsetType
     ) = UNSET
     max_dead: Annotated[int, Meta(description="if it has a limit of dead letters: the limit")] | UnsetType = UNSET
+    rate: Annotated[float, Meta(description="if it has a limit of deliveries a second: the limit")] | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(description="if it has a limit of reserved jobs: the limit")] | UnsetType = UNSET
 
 
 class Listing(Struct, forbid_unknown_fields=True):
@@ -287,7 +499,7 @@ class Listing(Struct, forbid_unknown_fields=True):
         list[Listed],
         Meta(
             description="each with `topic`, its `counts` by state, `oldest_ready_s`, `workers` that poll it, `paused`, "
-            "`paused_until` if it is, and `max_pending` and `max_dead` if it has such limits"
+            "`paused_until` if it is, and `max_pending`, `max_dead`, `rate` and `concurrency` if it has such limits"
         ),
     ]
     cursor: Cursor
@@ -356,6 +568,9 @@ class Purged(Struct, forbid_unknown_fields=True):
 
 ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is one of these if it is carried out
     "add": (Added, AddedCopies),
+    "schedule": (Scheduled,),
+    "unschedule": (Unscheduled,),
+    "schedules": (ScheduleList,),
     "pop": (Popped, NothingPopped, PoppedJobs),
     "finish": (Finished,),
     "delete": (Deleted,),
@@ -369,13 +584,20 @@ ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is on
     "get": (Known,),
     "explain": (Explained,),
     "stats": (Figures,),
+    "forecast": (Outlook,),
+    "figures": (PastFigures,),
     "peek": (Page,),
+    "find": (Search, SearchBegun),
     "topics": (Listing,),
     "workers": (WorkerList,),
+    "instances": (InstanceList,),
+    "health": (Examined,),
     "pause": (Paused,),
     "resume": (Resumed,),
     "purge": (Purged,),
+    "operation": (OperationPlanned, OperationShown, OperationList),
     "actions": (ActionLog,),
+    "settings": (SettingList,),
     "token": (TokenIssued, TokenShown, TokenList, TokenTested),
     "whoami": (Bearer,),
 }

@@ -16,7 +16,23 @@ from msgspec import Struct
 from jobqueue.errors import BadField
 from jobqueue.schema import bodies
 from jobqueue.schema.fields import TEN_YEARS_S, are_names, is_id, is_name, is_ttr
-from jobqueue.schema.params import BY_NAME, Add, Command, Kick, Pop, Token, Touch, Update, at_ms, bad_value
+from jobqueue.schema.params import (
+    BY_NAME,
+    Add,
+    Command,
+    Filter,
+    Kick,
+    Operation,
+    Peek,
+    Pop,
+    Schedule,
+    Token,
+    Touch,
+    Update,
+    at_ms,
+    bad_value,
+    ms,
+)
 
 NAMED: dict[type[Struct], list[str]] = {
     kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()
@@ -24,8 +40,10 @@ NAMED: dict[type[Struct], list[str]] = {
 """The fields of each command that are names."""
 IS_NAME = {"topic": is_name, "id": is_id}
 """What checks such a field."""
-_WITH_BODY = (Add, Update)
+_WITH_BODY = (Add, Schedule, Update)
 _CHANGES = ("delay", "at", "priority", "ttl")  # what an update may change besides the body
+KEEPS_BODY = ("later", "sooner")
+"""With these in `if_exists`, an add without a body keeps the one that there is."""
 _FEW = 4  # commands are checked faster one by one
 
 
@@ -72,9 +90,23 @@ def _are_clear(kind: type[Any], alike: Sequence[Any], max_body_bytes: int) -> bo
 
 def _check_adds(commands: Sequence[Add]) -> None:
     for command in commands:
+        if not command.body and command.if_exists not in KEEPS_BODY:
+            raise BadField("body is missing", field="body")
         if command.ttr is not None or command.TTR is not None or command.at is not None:
             _check_ttr(command)
             _check_due(command)
+
+
+def _check_schedules(commands: Sequence[Schedule]) -> None:
+    for command in commands:
+        _check_ttr(command)
+        if (command.every is None) == (command.cron is None):
+            raise BadField("schedule takes either every or cron", field="every")
+        for field, other in (("zone", "cron"), ("start", "every")):
+            if getattr(command, field) is not None and getattr(command, other) is None:
+                raise BadField(f"{field} goes with {other}", field=field)
+        if command.start is not None and not 0 <= at_ms(command.start) <= (time.time() + TEN_YEARS_S) * 1000:
+            raise bad_value("start", "schedule", command.start)
 
 
 def _check_updates(commands: Sequence[Update]) -> None:
@@ -104,6 +136,12 @@ def _check_kicks(commands: Sequence[Kick]) -> None:
             raise BadField("kick takes either id or topic", field="id")
 
 
+def _check_peeks(commands: Sequence[Peek]) -> None:
+    for command in commands:
+        if command.from_ is not None and command.state in (None, "ready"):
+            raise BadField("from needs a state that goes by time: delayed, reserved or dead", field="from")
+
+
 _OF_TOKENS: dict[str, tuple[frozenset[str], frozenset[str]]] = {  # by action: the fields that it needs, and may have
     "create": (
         frozenset({"name", "rights"}),
@@ -119,27 +157,85 @@ _OF_TOKENS: dict[str, tuple[frozenset[str], frozenset[str]]] = {  # by action: t
 
 def _check_tokens(commands: Sequence[Token]) -> None:
     for command in commands:
-        needed, allowed = _OF_TOKENS[command.action]
-        for field in command.__struct_fields__[1:]:
-            is_given = getattr(command, field) is not None
-            if is_given and field not in needed | allowed:
-                raise BadField(f"token takes no {field} to {command.action}", field=field)
-            if field in needed and not is_given:
-                raise BadField(f"token needs {field} to {command.action}", field=field)
+        _check_which(command, "token", command.action, *_OF_TOKENS[command.action])
+
+
+def _check_which(command: Struct, name: str, action: str, needed: frozenset[str], allowed: frozenset[str]) -> None:
+    """Which fields a command has, where that depends on the first, the action."""
+    for field in command.__struct_fields__[1:]:
+        is_given = getattr(command, field) is not None
+        if is_given and field not in needed | allowed:
+            raise BadField(f"{name} takes no {field} to {action}", field=field)
+        if field in needed and not is_given:
+            raise BadField(f"{name} needs {field} to {action}", field=field)
+
+
+_OF_OPERATIONS: dict[str, tuple[frozenset[str], frozenset[str]]] = {  # as `_OF_TOKENS`
+    "plan": (frozenset({"kind", "filter"}), frozenset({"shift", "at", "spread"})),
+    "start": (frozenset({"plan", "expect"}), frozenset({"rate"})),
+    **dict.fromkeys(("pause", "resume", "cancel", "get"), (frozenset({"operation"}), frozenset[str]())),
+    "list": (frozenset(), frozenset()),
+}
+
+
+def _check_operations(commands: Sequence[Operation]) -> None:
+    for command in commands:
+        _check_which(command, "operation", command.do, *_OF_OPERATIONS[command.do])
+        if command.kind and command.filter:
+            _check_plan(command, command.kind, command.filter)
+
+
+_STATE_OF = {"kick": "dead", "run": "delayed", "reschedule": "delayed"}  # the only one that they take
+
+
+def _check_plan(command: Operation, kind: str, wanted: Filter) -> None:
+    if wanted.topic is None and not (kind == "find" and wanted.prefix is not None):
+        other = " or filter.prefix" if kind == "find" else ", which is * for all"
+        raise BadField(f"a {kind} needs filter.topic{other}", field="filter.topic")
+    state = _STATE_OF.get(kind)
+    if state and wanted.state not in (None, state):
+        raise BadField(f"filter.state must be {state}: a {kind} takes no other jobs", field="filter.state")
+    for field in ("cause", "died_from", "died_to"):
+        if getattr(wanted, field) is not None and (state or wanted.state) != "dead":
+            raise BadField(f"filter.{field} goes with the state dead", field=f"filter.{field}")
+    for name in ("died", "due", "created"):
+        first, last = getattr(wanted, f"{name}_from"), getattr(wanted, f"{name}_to")
+        if first is not None and last is not None and at_ms(first) > at_ms(last):
+            raise BadField(f"filter.{name}_to is before filter.{name}_from", field=f"filter.{name}_to")
+    _check_reschedule(command, kind)
+
+
+def _check_reschedule(command: Operation, kind: str) -> None:
+    for field in ("shift", "at", "spread"):
+        if getattr(command, field) is not None and kind != "reschedule":
+            raise BadField(f"{field} goes with a reschedule", field=field)
+    if kind != "reschedule":
+        return
+    if (command.shift is None) == (command.at is None):
+        raise BadField("a reschedule takes either shift or at", field="shift")
+    if command.shift is not None and not ms(abs(command.shift)):
+        raise bad_value("shift", value=command.shift)
+    if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * 1000:
+        raise bad_value("at", value=command.at)
+    if command.spread is not None and command.at is None:
+        raise BadField("spread goes with at", field="spread")
 
 
 # The fields that depend on each other.
 _RULES: dict[type[Any], Callable[[Sequence[Any]], None]] = {
     Add: _check_adds,
+    Schedule: _check_schedules,
     Update: _check_updates,
     Pop: _check_pops,
     Touch: _check_touches,
     Kick: _check_kicks,
+    Peek: _check_peeks,
+    Operation: _check_operations,
     Token: _check_tokens,
 }
 
 
-def _check_ttr(command: Add | Pop | Touch) -> None:
+def _check_ttr(command: Add | Schedule | Pop | Touch) -> None:
     if command.TTR is not None:
         if command.ttr is not None:
             raise BadField("ttr and TTR are the same field; give only one", field="ttr")

@@ -15,6 +15,9 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     id: Id
     state: Annotated[State, Meta(description="its state")]
     topic: Topic
+    size: (
+        Annotated[int, Meta(description="the bytes of the body, with `body` false too; not in explain")] | UnsetType
+    ) = UNSET
     value: (
         Annotated[
             Any,

@@ -61,6 +61,10 @@ class Standing(Struct, forbid_unknown_fields=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    limited: (
+        Annotated[Literal["rate", "concurrency"], Meta(description="and the limit of its topic that keeps it back")]
+        | UnsetType
+    ) = UNSET
     deleted_at: Annotated[float, Meta(description="dead: when it will be deleted for its age")] | UnsetType = UNSET
     newer: Annotated[int | None, Meta(description="and how many dead letters of its topic died later")] | UnsetType = (
         UNSET

@@ -44,7 +44,8 @@ class Pop(params.Pop, tag="pop"):
 
 
 class Take(Struct):
-    """Reserve one job by its name: a delayed, ready or dead one. Answers `job`. RESERVED, NOT_FOUND, WRONG_STATE."""
+    """Reserve one job by its name: a delayed, ready or dead one. Answers `job`; None: its topic has
+    reached a limit. RESERVED, NOT_FOUND, WRONG_STATE."""
 
     id: Name
     ttr: float | None = None

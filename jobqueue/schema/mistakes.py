@@ -15,6 +15,7 @@ _MOST_QUOTED = 40  # characters of a value that the sentence repeats
 _FIRST_UNIX_S = 1_000_000_000  # in 2001
 _FIRST_UNIX_MS = 100_000_000_000  # above the largest `at`
 _LAST_UNIX_MS = 100_000_000_000_000
+_TIME = "an RFC 3339 time"  # among the words of a field that is a time
 
 
 def mistake(field: str, allowed: str, value: object) -> str:
@@ -22,7 +23,7 @@ def mistake(field: str, allowed: str, value: object) -> str:
     kind = next((word for each, word in _KINDS if isinstance(value, each)), None)
     if kind is None:
         return ""
-    if _takes(allowed, kind, field):
+    if _takes(allowed, kind):
         return _IN[kind](field, allowed, value)
     return f", not {kind}"
 
@@ -37,9 +38,9 @@ _KINDS: tuple[tuple[type, str], ...] = (
 )
 
 
-def _takes(allowed: str, kind: str, field: str) -> bool:
+def _takes(allowed: str, kind: str) -> bool:
     """Whether a field takes values of a kind at all."""
-    if field == "at":
+    if _TIME in allowed:
         return kind in ("a string", "a number")
     words = {"a list": "an array", "an object": "an object", "true": "a boolean", "an integer": "a number"}
     own = next((own for start, own in words.items() if allowed.startswith(start)), None)
@@ -47,14 +48,18 @@ def _takes(allowed: str, kind: str, field: str) -> bool:
 
 
 def _in_text(field: str, allowed: str, text: str) -> str:
-    if field == "at":
+    if _TIME in allowed:
         return _in_time(text)
     if fields.NAME in allowed:
         return _in_name(text, fields.NAME_CHARACTERS)
     if field == "pattern":
         return _in_name(text, fields.NAME_CHARACTERS + "*?")
-    if " characters" in allowed:
-        return _length(text)
+    if fields.SCHEDULE_NAME in allowed:
+        return _in_name(text, fields.SCHEDULE_CHARACTERS, fields.LONGEST_SCHEDULE)
+    return _length(text) if " characters" in allowed else _in_choice(allowed, text)
+
+
+def _in_choice(allowed: str, text: str) -> str:
     if " or " not in allowed:
         return ""
     choices = allowed.replace(" or ", ", ").split(", ")
@@ -66,8 +71,8 @@ _ESCAPES = re.compile("%.{0,2}")
 _WHICH_ESCAPES = "%XX is for a byte that is none of these characters, in digits of 0-9 A-F"
 
 
-def _in_name(name: str, characters: str) -> str:
-    if not 1 <= len(name) <= fields.LONGEST_NAME:
+def _in_name(name: str, characters: str, longest: int = fields.LONGEST_NAME) -> str:
+    if not 1 <= len(name) <= longest:
         return _length(name)
     wrong = next((each for each in name if each not in characters and each != "%"), "")
     if wrong:
@@ -104,7 +109,7 @@ def _in_time(text: str) -> str:
 def _in_number(field: str, allowed: str, number: float) -> str:
     if not math.isfinite(number) or number < fields.LEAST_MS:
         return ""
-    if field == "at":
+    if _TIME in allowed:
         return "; this looks like milliseconds" if _FIRST_UNIX_MS < number < _LAST_UNIX_MS else ""
     if "a number of seconds" not in allowed:
         return ""

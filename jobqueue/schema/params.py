@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, get_args
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
@@ -18,6 +18,7 @@ from jobqueue.schema.fields import Default, Field
 from jobqueue.schema.mistakes import mistake
 
 _MS = 1000
+_NEEDED = "required; with `if_exists` later or sooner: the old one"
 _BACKOFF = "after a release the setting `default_backoff_s`; after a lease that expired, ready at once"
 
 
@@ -29,10 +30,11 @@ class Add(_Kind, tag="add"):
     """Keep a job until it is due."""
 
     topic: fields.NewTopic
-    body: fields.Body
+    body: Annotated[fields.Body, Default(_NEEDED)] = msgspec.field(default_factory=Raw)  # empty: none was given
     id: Annotated[fields.NewId | None, Default("made, ordered by time")] = None
     delay: Annotated[fields.Delay | None, Default("0")] = None
     at: fields.At | None = None
+    spread: Annotated[fields.Spread | None, Default("0")] = None
     ttr: Annotated[fields.Ttr | None, Default("default_ttr_s")] = None
     TTR: fields.UpperTtr | None = None
     priority: Annotated[fields.Priority | None, Default("default_priority")] = None
@@ -44,6 +46,46 @@ class Add(_Kind, tag="add"):
     headers: fields.Headers | None = None
     tags: fields.Tags | None = None
     durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None
+
+
+class Schedule(_Kind, tag="schedule"):
+    """Add a job again and again, by an interval or a calendar."""
+
+    name: fields.NewScheduleName
+    topic: fields.ScheduleTopic
+    body: fields.ScheduleBody
+    every: fields.Every | None = None
+    cron: fields.Cron | None = None
+    zone: Annotated[fields.Zone | None, Default("UTC")] = None
+    start: Annotated[fields.Start | None, Default("now")] = None
+    jitter: Annotated[fields.Jitter | None, Default("0")] = None
+    catch_up: Annotated[fields.CatchUp | None, Default("last")] = None
+    overlap: Annotated[fields.Overlap | None, Default("allow")] = None
+    paused: Annotated[fields.IsPaused | None, Default("false")] = None
+    ttr: Annotated[fields.Ttr | None, Default("default_ttr_s")] = None
+    TTR: fields.UpperTtr | None = None
+    priority: Annotated[fields.Priority | None, Default("default_priority")] = None
+    tries: Annotated[fields.Tries | None, Default("default_tries")] = None
+    backoff: Annotated[fields.Backoff | None, Default(_BACKOFF)] = None
+    ttl: Annotated[fields.Ttl | None, Default("none")] = None
+    retention: Annotated[fields.Retention | None, Default("default_retention_s")] = None
+    headers: fields.Headers | None = None
+    tags: fields.Tags | None = None
+    durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None
+
+
+class Unschedule(_Kind, tag="unschedule"):
+    """Remove a schedule."""
+
+    name: fields.ScheduleName
+
+
+class Schedules(_Kind, tag="schedules"):
+    """List schedules with their next times."""
+
+    pattern: Annotated[fields.SchedulePattern | None, Default("*")] = None
+    cursor: fields.Cursor | None = None
+    body: Annotated[fields.ShowsScheduleBody | None, Default("true, as far as the token lets see bodies")] = None
 
 
 class Pop(_Kind, tag="pop"):
@@ -153,6 +195,22 @@ class Stats(_Kind, tag="stats"):
     topic: fields.StatsTopic | None = None
 
 
+class Forecast(_Kind, tag="forecast"):
+    """Show how many jobs fall due when."""
+
+    topic: fields.ForecastTopic | None = None
+    hours: Annotated[fields.Hours | None, Default("24")] = None
+
+
+class Past(_Kind, tag="figures"):
+    """Show rates and lateness over time."""
+
+    topic: fields.FiguresTopic | None = None
+    since: Annotated[fields.FiguresSince | None, Default("an hour before `until`")] = None
+    until: Annotated[fields.FiguresUntil | None, Default("now")] = None
+    step: Annotated[fields.Step | None, Default("60")] = None
+
+
 class Peek(_Kind, tag="peek"):
     """Look at jobs without reserving them."""
 
@@ -162,6 +220,17 @@ class Peek(_Kind, tag="peek"):
     count: Annotated[fields.PeekCount | None, Default("100")] = None
     shard: Annotated[fields.Shard | None, Default("all")] = None
     body: Annotated[fields.ShowsBody | None, Default("true, as far as the token lets see bodies")] = None
+    from_: fields.From | None = msgspec.field(default=None, name="from")
+
+
+class Find(_Kind, tag="find"):
+    """Search a topic for jobs by the beginning of their ids."""
+
+    prefix: fields.Prefix
+    topic: fields.FindTopic | None = None
+    state: Annotated[fields.State | None, Default("all")] = None
+    cursor: fields.Cursor | None = None
+    count: Annotated[fields.PeekCount | None, Default("100")] = None
 
 
 class Topics(_Kind, tag="topics"):
@@ -175,6 +244,14 @@ class Workers(_Kind, tag="workers"):
     """List the workers that poll."""
 
     topic: fields.WorkersTopic | None = None
+
+
+class Instances(_Kind, tag="instances"):
+    """List the processes of the service."""
+
+
+class Health(_Kind, tag="health"):
+    """Show what is wrong with the service, or may become so."""
 
 
 class Pause(_Kind, tag="pause"):
@@ -205,6 +282,51 @@ class Actions(_Kind, tag="actions"):
     by: fields.Actor | None = None
     cursor: fields.Cursor | None = None
     count: Annotated[fields.PeekCount | None, Default("100")] = None
+
+
+class Settings(_Kind, tag="settings"):
+    """Show the settings in force, and where they came from."""
+
+
+class Filter(Struct, forbid_unknown_fields=True, gc=False):
+    """Which jobs an operation takes: those that match all that is given."""
+
+    topic: fields.FilterTopic | None = None
+    state: fields.State | None = None
+    prefix: fields.Prefix | None = None
+    cause: fields.FilterCause | None = None
+    reason: fields.FilterReason | None = None
+    tag: fields.FilterTag | None = None
+    died_from: fields.FilterDiedFrom | None = None
+    died_to: fields.FilterDiedTo | None = None
+    due_from: fields.FilterDueFrom | None = None
+    due_to: fields.FilterDueTo | None = None
+    created_from: fields.FilterCreatedFrom | None = None
+    created_to: fields.FilterCreatedTo | None = None
+
+
+FILTER = Filter.__struct_fields__
+"""What a filter may ask for."""
+_Filter = Annotated[
+    Filter,
+    fields.must_be(f"an object with some of {', '.join(FILTER)}"),
+    Meta(description="plan: which jobs, those that match all that it has"),
+]
+
+
+class Operation(_Kind, tag="operation"):
+    """Change all jobs that match a filter, in the background."""
+
+    do: fields.OperationAction
+    kind: fields.OperationKind | None = None
+    filter: _Filter | None = None
+    shift: fields.OperationShift | None = None
+    at: fields.OperationAt | None = None
+    spread: Annotated[fields.OperationSpread | None, Default("0")] = None
+    plan: fields.PlanId | None = None
+    expect: fields.OperationExpect | None = None
+    rate: Annotated[fields.OperationRate | None, Default("1000")] = None
+    operation: fields.OperationId | None = None
 
 
 class Token(_Kind, tag="token"):
@@ -243,6 +365,9 @@ class Reset(_Kind, tag="reset"):
 
 Command = (
     Add
+    | Schedule
+    | Unschedule
+    | Schedules
     | Pop
     | Finish
     | Delete
@@ -256,13 +381,20 @@ Command = (
     | Get
     | Explain
     | Stats
+    | Forecast
+    | Past
     | Peek
+    | Find
     | Topics
     | Workers
+    | Instances
+    | Health
     | Pause
     | Resume
     | Purge
+    | Operation
     | Actions
+    | Settings
     | Token
     | Whoami
 )
@@ -275,6 +407,9 @@ FIELDS: dict[str, dict[str, Field]] = {
 """The fields of each command."""
 _EXPECTED = {name: field.expected for each in reversed(FIELDS.values()) for name, field in each.items()}
 _EXPECTED["command"] = "a string"
+PARTS = {"operation": [field._replace(name=f"filter.{field.name}") for field in fields.fields_of(Filter)]}
+"""The fields of fields that are objects."""
+_EXPECTED |= {field.name: field.expected for each in PARTS.values() for field in each}
 
 
 def must_be(field: str, command: object = None) -> str:

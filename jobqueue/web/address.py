@@ -28,20 +28,20 @@ async def check_free(host: str, port: int) -> None:
 
 
 @contextlib.contextmanager
-def blamed_on(dialect: str, port: int) -> Iterator[None]:
-    """Turns an OSError about the port of a dialect into an Unfit that names both."""
+def blamed_on(part: str, port: int) -> Iterator[None]:
+    """Turns an OSError about the port of a part of the service into an Unfit that names both."""
     try:
         yield
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
-        raise Unfit(f"the port {port} of protocols.{dialect} {why}") from None
+        raise Unfit(f"the port {port} of {part} {why}") from None
 
 
 async def check_free_for_dialects(settings: Settings) -> None:
     """Raises Unfit when the port of a dialect is not free."""
     for name, options in settings.protocols.open():
         if options.port:
-            with blamed_on(name, options.port):
+            with blamed_on(f"protocols.{name}", options.port):
                 await check_free(settings.host, options.port)
     await check_datagrams_free(settings)
 
@@ -50,7 +50,7 @@ async def check_datagrams_free(settings: Settings) -> None:
     """Raises Unfit when a UDP port of a dialect is not free."""
     for name, options in settings.protocols.open():
         if getattr(options, "udp", False):
-            with blamed_on(name, options.port):
+            with blamed_on(f"protocols.{name}", options.port):
                 for each in await datagram_sockets(settings.host, options.port, shared=False):
                     each.close()
 

@@ -13,10 +13,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from buckets import Job
 from jobqueue.access.actor import HEADER, USER, named
 from jobqueue.access.authentication import credential
+from jobqueue.access.caller import CALLER
 from jobqueue.access.entry import Entry
 from jobqueue.access.grants import GRANT, NOBODY, Grant
 from jobqueue.access.hang_ups import close_if_hung_up
-from jobqueue.caller import CALLER
 from jobqueue.errors import BadJson, TooLarge
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply

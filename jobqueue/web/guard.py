@@ -10,8 +10,8 @@ from aiohttp import web
 
 from buckets.errors import JobQueueError
 from jobqueue.access.browsers import Browsers, is_preflight, made_by, read_by
+from jobqueue.access.caller import CALLER
 from jobqueue.access.refusal_log import RefusalLog
-from jobqueue.caller import CALLER
 from jobqueue.metrics.process import Metrics
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.peer import Peer

@@ -14,7 +14,7 @@ from typing import cast
 from aiohttp import StreamReader, web
 
 from buckets.errors import NoRoom
-from jobqueue.caller import CALLER
+from jobqueue.access.caller import CALLER
 from jobqueue.web.fast_path import written
 from jobqueue.web.peer import Awaited, Peer
 from jobqueue.web.port import Port

@@ -18,9 +18,9 @@ from aiohttp import web
 from buckets import Job
 from buckets.errors import NoRoom
 from jobqueue.access.actor import USER
+from jobqueue.access.caller import CALLER
 from jobqueue.access.entry import Entry
 from jobqueue.access.grants import GRANT, NOBODY, OPEN, Grant
-from jobqueue.caller import CALLER
 from jobqueue.errors import Forbidden, ShuttingDown
 from jobqueue.protocols import HttpDialect, Reply, Request
 from jobqueue.web.answering import AiohttpClient, body_of, respond

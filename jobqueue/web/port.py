@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from jobqueue.access.caller import Caller, Cancellable
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.access.entry import Visitor
 from jobqueue.access.grants import Grant
 from jobqueue.access.loopback import are_loopback
 from jobqueue.access.tls import Tls
-from jobqueue.caller import Caller, Cancellable
 from jobqueue.protocols import Reply
 from jobqueue.web.fast_path import Head
 

@@ -51,7 +51,7 @@ class Ports:
         dialect, OSError for its own."""
         for name, dialect in dialects.items():
             port: int = dialect.options.port
-            with blamed_on(name, port):
+            with blamed_on(f"protocols.{name}", port):
                 if isinstance(dialect, HttpDialect):
                     application, allows = site_web.mount(dialect)
                     if port:

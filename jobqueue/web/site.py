@@ -14,9 +14,9 @@ from aiohttp import web
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.access.caller import Cancellable
 from jobqueue.access.entry import Entry
 from jobqueue.access.grants import NOBODY
-from jobqueue.caller import Cancellable
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import ShuttingDown
@@ -50,7 +50,7 @@ class Web:
         protocols: Mapping[str, str] = PROTOCOLS,
     ) -> None:
         self._engine = engine
-        commands = Commands(engine, metrics, settings.redis_timeout_s)
+        commands = Commands(engine, metrics, settings.redis_timeout_s, logs_views=settings.log_body_views)
         self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
         self._native = self._protocols[NATIVE]
         desk = Desk(engine, commands, self._native.render, partial(respond, engine.give_back))

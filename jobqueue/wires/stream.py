@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import structlog
 
 from jobqueue.access.actor import USER
+from jobqueue.access.caller import CALLER
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.access.grants import GRANT, NOBODY
 from jobqueue.access.hang_ups import close_if_hung_up, has_hung_up
-from jobqueue.caller import CALLER
 from jobqueue.wires.networks import allows
 
 log = structlog.get_logger()

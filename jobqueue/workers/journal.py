@@ -47,8 +47,9 @@ async def _write(name: str) -> int:
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
-    settings = await inbox.settings()
-    assert settings, "the first message says how to start"
+    loaded = await inbox.loaded()
+    assert loaded, "the first message says how to start"
+    settings = loaded.settings
     logs.set_up(settings.log_level, settings.log_format, name)
     share_as(worker_name(os.getppid(), name))
     async with running(Loop("messages", partial(_answer, inbox))):
@@ -63,7 +64,7 @@ async def _answer(inbox: Inbox) -> None:
     """Answer all messages; none of the settings that a running service takes over is of the journal."""
     while True:
         report("")
-        await inbox.settings()
+        await inbox.loaded()
 
 
 async def _drain(settings: Settings, stop: asyncio.Event) -> bool:

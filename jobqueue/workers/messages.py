@@ -12,16 +12,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from jobqueue.settings import Settings
+from jobqueue.settings import Loaded
 
 _HEAD = 4
 QUESTION = bytes(_HEAD)
 """Whether the worker answers."""
 
 
-def encode(settings: Settings) -> bytes:
-    """The bytes of a message: all settings, with the URL of the Redis and the number of the port in use."""
-    data = msgspec.json.encode(settings)
+def encode(loaded: Loaded) -> bytes:
+    """The bytes of a message: all settings, with the URL of the Redis and the number of the port in use, and where they
+    came from."""
+    data = msgspec.json.encode(loaded)
     return len(data).to_bytes(_HEAD, "big") + data
 
 
@@ -42,7 +43,7 @@ class Inbox(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._orphaned()
 
-    async def settings(self) -> Settings | None:
+    async def loaded(self) -> Loaded | None:
         """Wait for the next message: other settings, or None for a question."""
         message = await self._messages.get()
-        return msgspec.json.decode(message, type=Settings) if message else None
+        return msgspec.json.decode(message, type=Loaded) if message else None

@@ -21,7 +21,7 @@ import structlog
 
 from buckets.errors import Unfit
 from jobqueue.metrics.shared import forget, worker_name
-from jobqueue.settings import SHARED_METRICS, Settings
+from jobqueue.settings import SHARED_METRICS, Loaded
 from jobqueue.workers.messages import QUESTION, encode
 
 log = structlog.get_logger()
@@ -44,14 +44,14 @@ class Slot:
         self,
         number: int | str,
         folder: Path,
-        settings: Settings,
+        loaded: Loaded,
         unix: socket.socket | None = None,
         program: str = WORKER,
     ) -> None:
         self._number = number
         self._program = program
         self._folder = folder
-        self._settings = settings
+        self._loaded = loaded
         self._unix = unix
         self._process: Process | None = None
         self._owed: deque[asyncio.Future[bool]] = deque()  # the answers to messages, in their order
@@ -62,11 +62,11 @@ class Slot:
         """Wait until the worker listens. Raises Unfit with its sentence if it cannot."""
         await self._listens
 
-    def reload(self, settings: Settings) -> None:
+    def reload(self, loaded: Loaded) -> None:
         """Apply the policies of these settings, also in the processes to come."""
-        self._settings = settings
+        self._loaded = loaded
         if self._running:
-            self._tell(self._running, encode(settings))
+            self._tell(self._running, encode(loaded))
 
     async def answers(self) -> bool:
         """Wait until the worker has done all that it was told. False: it ended instead, or there is no process now."""
@@ -89,7 +89,7 @@ class Slot:
             return
         self._process.terminate()
         try:
-            async with asyncio.timeout(self._settings.grace_s + _MARGIN_S):
+            async with asyncio.timeout(self._loaded.settings.grace_s + _MARGIN_S):
                 await self._process.wait()
         except TimeoutError:
             log.error("worker.killed", worker=self._number, pid=self._process.pid)
@@ -168,7 +168,7 @@ class Slot:
             start_new_session=True,  # Ctrl-C on the terminal is for the supervisor, which then stops the workers
             env=os.environ | {SHARED_METRICS: str(self._folder), "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        self._tell(process, encode(self._settings))
+        self._tell(process, encode(self._loaded))
         return process
 
     @property

@@ -1,6 +1,7 @@
 """The supervisor: one service whose commands several processes answer on one port.
 
-Where the settings say so, one more process beside them writes the journal (jobqueue/workers/journal.py).
+Where the settings say so, one more process beside them writes the journal (jobqueue/workers/journal.py), and another
+one serves the console (jobqueue/cli/console/beside.py).
 
 It holds what exists once: the settings, which it reads and checks, the Redis, the port, and the folder in which the
 workers add up their metrics. A worker (jobqueue/workers/worker.py) is a service without these.
@@ -16,15 +17,20 @@ from pathlib import Path
 import msgspec
 
 from buckets.errors import Unfit
+from buckets.namespace import join
 from jobqueue.access import tls
 from jobqueue.access.modes import check_may_start
 from jobqueue.access.unix_socket import UnixSocket
+from jobqueue.engine.policies import Policies
+from jobqueue.errors import SettingsError
 from jobqueue.journal.url import Refused, address
 from jobqueue.metrics.scratch import scratch_folder
 from jobqueue.process import Lifecycle
+from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
-from jobqueue.settings import Settings, shared_metrics_folder
+from jobqueue.settings import Loaded, Settings, shared_metrics_folder
 from jobqueue.web.address import blamed_on, check_datagrams_free, url_of
+from jobqueue.workers import console
 from jobqueue.workers.port import held
 from jobqueue.workers.slot import Slot
 
@@ -41,15 +47,25 @@ class Supervisor(Lifecycle):
         self._settings = settings
         self._slots: list[Slot] = []
         self._journal: Slot | None = None
+        self._console: Slot | None = None
         self._scratch: Path | None = None
         self._unix: UnixSocket | None = None
+        self._shards = 1
         self.workers = workers
 
-    def reload(self, settings: Settings) -> None:
-        """Apply the policies of other settings in all workers from now on."""
-        self._settings = self._settings.reloaded(settings)
+    def reload(self, later: Loaded) -> None:
+        """Apply the policies of other settings in all workers from now on. Raises SettingsError for those with which no
+        worker would start."""
+        taken = self._loaded().reloaded(later)
+        if fault := Policies(taken.settings).fault(self._shards):
+            raise SettingsError(fault)
+        self._settings, self.sources = taken
         for slot in self._every_slot:
-            slot.reload(self._settings)
+            slot.reload(taken)
+
+    def _loaded(self) -> Loaded:
+        """The settings of the workers, and where they came from."""
+        return Loaded(self._settings, self.sources)
 
     async def answers(self) -> bool:
         """Wait until a worker answers. False: none is running."""
@@ -84,14 +100,19 @@ class Supervisor(Lifecycle):
         await check_may_start(settings)
         if settings.journal_run:
             _check_journal(settings)
+        if settings.console_port:
+            await console.check_may_start(settings)
         if settings.tls_cert:
             tls.read(settings)  # what the workers could not use is refused here, before a Redis is started
         address = await stack.enter_async_context(held(settings.host, settings.port))
         for name, options in settings.protocols.open():
             if options.port:
-                with blamed_on(name, options.port):
+                with blamed_on(f"protocols.{name}", options.port):
                     await stack.enter_async_context(held(settings.host, options.port))
         await check_datagrams_free(settings)
+        if settings.console_port:
+            with blamed_on("the console (console_port)", settings.console_port):
+                await stack.enter_async_context(held(settings.console_host, settings.console_port))
         if settings.socket:
             self._unix = UnixSocket(settings.socket)
             stack.callback(self._unix.close)
@@ -99,10 +120,15 @@ class Supervisor(Lifecycle):
         self._settings = msgspec.structs.replace(self._settings, redis=redis, port=address[1])
         stack.push_async_callback(self._stop)
         unix = self._unix.socket if self._unix else None
-        self._slots = [Slot(number, folder, self._settings, unix) for number in range(1, self.workers + 1)]
-        await asyncio.gather(*(slot.listens() for slot in self._slots))
+        self._slots = [Slot(number, folder, self._loaded(), unix) for number in range(1, self.workers + 1)]
+        if settings.console_port:
+            self._console = Slot("console", folder, self._loaded(), program=console.PROGRAM)
+        await asyncio.gather(*(slot.listens() for slot in self._every_slot))
+        self._shards = await _shards_of(self._settings)
+        if fault := Policies(self._settings).fault(self._shards):
+            raise Unfit(fault)  # they were reloaded meanwhile
         if settings.journal_run:
-            self._journal = Slot("journal", folder, self._settings, program=JOURNAL)
+            self._journal = Slot("journal", folder, self._loaded(), program=JOURNAL)
         self.url = url_of(address, has_tls=bool(settings.tls_cert))
 
     async def _stop(self) -> None:
@@ -112,8 +138,17 @@ class Supervisor(Lifecycle):
 
     @property
     def _every_slot(self) -> list[Slot]:
-        """The workers, and the process that writes the journal."""
-        return [*self._slots, *([self._journal] if self._journal else [])]
+        """The workers, and the processes of the journal and the console."""
+        return [*self._slots, *(each for each in (self._journal, self._console) if each)]
+
+
+async def _shards_of(settings: Settings) -> int:
+    """How many shards the namespace has, which the workers have founded by now."""
+    redis = redis_at(settings.redis, settings.redis_timeout_s)
+    try:
+        return (await join(redis, settings.namespace)).shards
+    finally:
+        await redis.close()
 
 
 def _check_journal(settings: Settings) -> None:

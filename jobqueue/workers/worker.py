@@ -18,14 +18,19 @@ import socket
 import sys
 from functools import partial
 
+import structlog
+
 from buckets.errors import JobQueueError
 from jobqueue import logs
 from jobqueue.app import Service
+from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
 from jobqueue.workers.messages import Inbox
 from jobqueue.workers.supervised import obey, report
+
+log = structlog.get_logger()
 
 
 def main() -> None:
@@ -41,11 +46,13 @@ async def _serve(number: int, unix: socket.socket | None = None) -> int:
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
-    settings = await inbox.settings()
-    assert settings, "the first message says how to start"
+    loaded = await inbox.loaded()
+    assert loaded, "the first message says how to start"
+    settings = loaded.settings
     logs.set_up(settings.log_level, settings.log_format, number)
     share_as(worker_name(os.getppid(), number))
     service = Service(settings, number, unix)
+    service.sources = loaded.sources
     listens = asyncio.Event()
     try:
         async with running(Loop("messages", partial(_obey, inbox, service, listens))):
@@ -60,8 +67,11 @@ async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
     await listens.wait()
     while True:
         report("")
-        if settings := await inbox.settings():
-            service.reload(settings)
+        if later := await inbox.loaded():
+            try:
+                service.reload(later)
+            except SettingsError as error:  # its supervisor, which is still starting, will refuse them, too
+                log.error("settings.refused", error=str(error))
 
 
 if __name__ == "__main__":

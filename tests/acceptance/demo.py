@@ -3,7 +3,7 @@
 Each order becomes a job that closes it, with a delay scaled from its date (18 months in 8 s). Some orders are paid in
 time, and their jobs are deleted. Three worker processes pop and close the rest over HTTP; one of them is killed with
 SIGKILL while it holds jobs. The demo ends with a table, and fails if a job was lost, early, or closed twice without a
-redelivery to explain it.
+redelivery to explain it. Meanwhile a console shows the orders.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
+from tests.ports import free_port
 
 TOPIC = "order-close"
 SPREAD_S = 8.0
@@ -178,9 +179,12 @@ def report(outcome: Outcome, in_hand: int) -> int:
 
 async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="jobqueue-demo-") as folder:
-        log = Path(folder) / "service.log"
-        async with ServiceProcess("--data", folder + "/data", log=log, workers=0) as service:
+        log, config, port = Path(folder) / "service.log", Path(folder) / "settings.toml", free_port()
+        config.write_text(f"console_port = {port}\n")
+        flags = ("--data", folder + "/data", "--config", str(config))
+        async with ServiceProcess(*flags, log=log, workers=0) as service:
             print(f"{len(orders())} orders, time-outs over {SPREAD_S:g} s, {WORKERS} workers, on {service.url}")
+            print(f"see them at http://127.0.0.1:{port}/topic?name={TOPIC}", flush=True)
             outcome, in_hand = await run(service.url)
     return report(outcome, in_hand)
 

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,17 +14,19 @@ from typing import Any
 
 import aiohttp
 
+from tests.chaos.forked import PROGRAM, Process, started
 from tests.ports import free_port
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-JOBQUEUE = [sys.executable, "-m", "jobqueue"]
+JOBQUEUE = PROGRAM
 
 
 class ServiceProcess:
     """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
     By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow;
-    None: no such flag. `program`: the command of another version.
+    None: no such flag. `program`: the command that is run; without one, the process is forked where that is the same.
     """
 
     def __init__(
@@ -34,44 +35,40 @@ class ServiceProcess:
         port: int | None = None,
         log: Path | None = None,
         workers: int | None = 1,
-        program: Sequence[str] = JOBQUEUE,
+        program: Sequence[str] | None = None,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._flags = flags if workers is None else ("--workers", str(workers), *flags)
         self._log = log
         self._program = program
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Process | None = None
 
-    async def start(self, within_s: float = 30) -> ServiceProcess:
+    async def start(self, within_s: float = PATIENCE_S) -> ServiceProcess:
         """Start it and wait until it is ready."""
-        await self._spawn()
+        await self.spawn()
         await self._ready(within_s)
         return self
 
-    async def refusal(self, within_s: float = 30) -> str:
+    async def refusal(self, within_s: float = PATIENCE_S) -> str:
         """Start it, wait until it exits with 1, and return its log."""
-        await self._spawn()
+        await self.spawn()
         assert self.process and self._log
         async with asyncio.timeout(within_s):
             assert await self.process.wait() == 1
         return self._log.read_text()
 
-    async def _spawn(self) -> None:
-        output = self._log.open("ab") if self._log else asyncio.subprocess.DEVNULL
+    async def spawn(self) -> None:
+        """Start it, and wait for nothing."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
-        self.process = await asyncio.create_subprocess_exec(
-            *self._program,
-            "serve",
-            "--port",
-            str(self.port),
-            *self._flags,
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
-        if self._log and not isinstance(output, int):
-            output.close()
+        arguments = ["serve", "--port", str(self.port), *self._flags]
+        with (self._log or Path(os.devnull)).open("ab") as output:
+            if self._program is None:
+                self.process = await started(arguments, environment, stdout=output, stderr=output)
+            else:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self._program, *arguments, stdout=output, stderr=output, env=environment
+                )
 
     async def _ready(self, within_s: float) -> None:
         assert self.process

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 import pty
 import re
@@ -13,31 +12,15 @@ import signal
 import struct
 import termios
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 from tests.acceptance.service import JOBQUEUE, ROOT
+from tests.chaos import forked
+from tests.chaos.forked import Ran
 
 _PATIENCE_S = 30.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ROWS, _COLUMNS = 24, 120
-
-
-class Ran(NamedTuple):
-    """The result of a process: exit code and output."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one line of standard output."""
-        assert self.out.count("\n") == 1, self
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
 
 def environment(url: str) -> dict[str, str]:
@@ -55,9 +38,13 @@ class Shell:
         self.url = url
         self._environment = environment
 
+    @property
+    def _whole_environment(self) -> dict[str, str]:
+        return environment(self.url) | self._environment
+
     async def run(self, *arguments: str, stdin: bytes | None = None) -> Ran:
         """Piped, as in a script."""
-        return await self._ran([*JOBQUEUE, *arguments], stdin)
+        return await forked.ran(arguments, self._whole_environment, stdin or b"", _PATIENCE_S)
 
     async def script(self, text: str) -> Ran:
         """Run a script of `sh`, in which `jobqueue` is this project's and `field NAME` prints a field of JSON."""
@@ -66,23 +53,20 @@ class Shell:
             f'jobqueue() {{ {python} {" ".join(rest)} "$@"; }}\n'
             f"field() {{ {python} -c \"import json, sys; print(json.load(sys.stdin)['$1'])\"; }}\n"
         )
-        return await self._ran(["sh", "-c", head + text], None)
-
-    async def _ran(self, command: list[str], stdin: bytes | None) -> Ran:
         process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+            *("sh", "-c", head + text),
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=environment(self.url) | self._environment,
+            env=self._whole_environment,
         )
         async with asyncio.timeout(_PATIENCE_S):
-            out, err = await process.communicate(stdin)
+            out, err = await process.communicate()
         assert process.returncode is not None
         return Ran(process.returncode, out.decode(), err.decode())
 
     def terminal(self, *arguments: str) -> Terminal:
-        return Terminal([*JOBQUEUE, *arguments], environment(self.url) | self._environment)
+        return Terminal([*JOBQUEUE, *arguments], self._whole_environment)
 
     async def shown(self, *arguments: str) -> str:
         """What a command shows on a terminal when nothing is typed."""
@@ -107,19 +91,26 @@ class Terminal:
     async def __aenter__(self) -> Self:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=theirs, stdout=theirs, stderr=theirs, env=self._env
-        )
+        self._process = await self._started(theirs)
         os.close(theirs)
         self._more, self._over = asyncio.Event(), False
         asyncio.get_running_loop().add_reader(self._ours, self._read)
         return self
 
+    async def _started(self, theirs: int) -> forked.Process:
+        ours, arguments = self._command[: len(JOBQUEUE)], self._command[len(JOBQUEUE) :]
+        if ours == [*JOBQUEUE] and forked.can_fork(self._env):
+            with open(theirs, "r+b", buffering=0, closefd=False) as file:  # noqa: ASYNC230  # it is open
+                return forked.Forked(arguments, self._env, stdin=file, stdout=file, stderr=file)
+        return await asyncio.create_subprocess_exec(
+            *self._command, stdin=theirs, stdout=theirs, stderr=theirs, env=self._env
+        )
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+            self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
         asyncio.get_running_loop().remove_reader(self._ours)
         os.close(self._ours)

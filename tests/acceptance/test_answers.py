@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from buckets import Pool, Redis
 from buckets.access.tokens import Tokens
+from buckets.keys import Keys
 from jobqueue.access.issuing import Issuing
 from jobqueue.schema.access_answers import LoggedAction
 from jobqueue.schema.answers import ANSWERS, Copy, HandedOut, Listed, Refusal
@@ -106,8 +108,29 @@ async def pages(seen: Seen) -> None:
     answer = await seen.ask("peek", topic="t", count=1)
     while answer["cursor"]:
         answer = await seen.ask("peek", topic="t", count=1, cursor=answer["cursor"])
+    await seen.ask("find", prefix="b", topic="t", count=1)
+    await seen.ask("add", topic="slow", id="slow", body=1)
+    await seen.ask("pop", topic="slow")
+    await seen.ask("release", id="slow", delay=0)
+    await seen.ask("pop", topic="slow")
+    await seen.ask("pop", topic="slow", count=1)
+    await seen.ask("explain", id="slow")
+    options = {"ttr": 5, "priority": 1, "tries": 2, "backoff": [1], "ttl": 9, "retention": 7, "jitter": 3}
+    more = {"headers": {"a": "b"}, "tags": ["x"], "durability": "local"}
+    await seen.ask("schedule", name="each", topic="t", body=1, every=3600, **options, **more)
+    await seen.ask("schedule", name="daily", topic="t", body=1, cron="0 9 * * *", zone="Europe/Berlin")
+    await seen.ask("schedules")
+    await seen.ask("forecast", topic="t")
+    await seen.ask("instances")
+    await seen.ask("health")
+    await seen.ask("settings")
+
+    await seen.ask("figures", topic="t")
+    await seen.ask("figures")
+    await seen.ask("unschedule", name="each")
     for command in ("pop", "stats", "peek", "resume", "purge", "pause"):
         await seen.ask(command, topic=f"no {command}".replace(" ", ":"))
+    await seen.ask("find", prefix="b", topic="no:find")
     await seen.ask("pop", topic="nothing", count=1)
     await seen.ask("add", topic="once", body=1, ttr=0)
     assert (await seen.ask("pop", topic="once"))["ttr"] == 0
@@ -128,6 +151,33 @@ async def pages(seen: Seen) -> None:
     await seen.ask("finish", id="b5")
     await seen.ask("pop", topic="t", worker=7)
     await seen.ask("add", topic="both", id="v", body=1, durability="local")
+
+
+async def operations(seen: Seen, redis: RedisServer) -> None:
+    """One that moves jobs, one that is cancelled, one that fails at a damaged topic, and a search."""
+    later = {"kind": "reschedule", "filter": {"topic": "t", "prefix": "b", "due_from": 0}}
+    plan = await seen.ask("operation", do="plan", **later, shift=5)
+
+    async def is_in(state: str) -> bool:
+        return bool((await seen.ask("operation", do="get", operation=plan["operation"]))["state"] == state)
+
+    await until(lambda: is_in("planned"))
+    await seen.ask("operation", do="start", plan=plan["plan"], expect=plan["count"])
+    await until(lambda: is_in("done"))
+    plan = await seen.ask("operation", do="plan", **later, at=time.time() + 9000, spread=60)
+    await seen.ask("operation", do="cancel", operation=plan["operation"])
+    connection = Redis(redis.url)
+    await connection.read("SET", Keys("jq", 0).dead("damaged"), "a string")
+    await connection.close()
+
+    async def fails() -> bool:
+        plan = await seen.ask("operation", do="plan", kind="kick", filter={"topic": "damaged", "died_from": 0})
+        await seen.ask("operation", do="get", operation=plan["operation"])
+        return bool(plan["state"] == "failed")
+
+    await until(fails)
+    await seen.ask("find", prefix="b")
+    await seen.ask("operation", do="list")
 
 
 async def tokens(seen: Seen) -> None:
@@ -168,7 +218,10 @@ async def issued(redis: RedisServer, service: ServiceProcess, **fields: Any) -> 
 
 async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) -> None:
     config = tmp_path / "jobqueue.toml"
-    config.write_text('[virtual_topics]\nboth = ["t", "u"]\n[topics.t]\nmax_pending = 100\nmax_dead = 100\n')
+    config.write_text(
+        '[virtual_topics]\nboth = ["t", "u"]\n[topics.t]\nmax_pending = 100\nmax_dead = 100\n'
+        "[topics.slow]\nrate = 0.01\nconcurrency = 9\n"
+    )
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         async with (
             ServiceProcess("--redis", redis.url, "--config", str(config)) as service,
@@ -177,6 +230,7 @@ async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) ->
             seen = Seen(client)
             await live(seen)
             await pages(seen)
+            await operations(seen, redis)
             await seen.ask("whoami")
         config.write_text('access = "tokens"\n')
         async with ServiceProcess("--redis", redis.url, "--config", str(config)) as service:

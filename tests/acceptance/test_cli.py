@@ -58,6 +58,9 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("add t 2 --id b --delay 60 --tries 3 --ttl 90 --retention 5 --if-exists reject --ttr 9", {"state": "delayed"}),
         ("get a", {"value": 1, "backoff": [0.0, 0.1, 2.0], "headers": {"k": "v"}, "tags": ["x", "y"]}),
         ("explain a", {"id": "a", "timeline": None}),
+        ("schedule n --topic s --every 1h --start 2030-01-01T00:00:00Z --body [3]", {"next": 1893459600.0}),
+        ("schedules n* --no-body", {"cursor": None}),
+        ("unschedule n", {"live": 0}),
         ("update b --at 2030-01-01T00:00:00Z --body [3]", {"due": 1893456000.0}),
         ("run b", {"state": "ready"}),
         ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
@@ -72,14 +75,21 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("pause t --seconds 9", {"topic": "t"}),
         ("resume t", {"was_paused": True}),
         ("stats t", {"counts": {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}}),
+        ("figures t --since 90m --step 30m", {"topic": "t", "step": 1800}),
+        ("forecast t --hours 2", {"topic": "t", "total": 0, "later": 0}),
         ("peek t --state dead", {"jobs": [], "cursor": None}),
+        ("peek t --state delayed --from 2030-01-01T00:00:00Z --no-body", {"jobs": [], "cursor": None}),
+        ("find x --topic t", {"jobs": [], "looked": 0, "cursor": None}),
         ("topics t*", {"cursor": None}),
         ("workers t", {"success": True}),
+        ("instances", {"success": True, "shards": 1}),
+        ("health", {"success": True}),
+        ("settings", {"policies": [], "virtual_topics": {}}),
         ("purge t --yes", {"count": 0}),
         ("whoami", {"open": True}),
         ("actions --by nobody", {"actions": [], "cursor": None}),
     ]
-    assert {step.split()[0] for step, _ in steps} == set(params.BY_NAME) - {"token"}
+    assert {step.split()[0] for step, _ in steps} == set(params.BY_NAME) - {"token", "operation"}
     for step, expected in steps:
         ran = await shell.run(*step.split())
         assert (ran.code, ran.err) == (0, ""), step
@@ -97,6 +107,21 @@ async def test_a_body_is_json_or_text_and_may_come_through_a_pipe(shell: Shell) 
     assert "--text takes it as a string" in refused.err
 
 
+async def test_a_job_is_moved_without_a_body_and_nothing_is_read_from_standard_input(shell: Shell) -> None:
+    await shell.run("add", "t", "1", "--id", "a", "--delay", "5m", "--spread", "1m")
+    moved = await shell.run("add", "t", "--id", "a", "--delay", "10m", "--if-exists", "later", stdin=b"7")
+    assert (moved.code, moved.json["result"]) == (0, "moved")
+    moved = await shell.run("add", "t", "-", "--id", "a", "--if-exists", "sooner", "--delay", "8m", stdin=b"7")
+    assert (moved.code, moved.json["result"]) == (0, "moved")
+    assert (await shell.run("pop", "t")).code == 4
+    assert (await shell.run("get", "a")).json["value"] == 7
+    kept = await shell.run("add", "t", "--id", "b", "--if-exists", "later")
+    assert (kept.code, kept.err) == (
+        1,
+        "Error: add b: body is missing, and there is no job whose body could stay (BAD_FIELD)\n",
+    )
+
+
 async def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(shell: Shell) -> None:
     wrong = [
         (["get", "nobody"], 1, "Error: get nobody: no such job (NOT_FOUND)"),
@@ -107,6 +132,10 @@ async def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(shell:
         (["add", "t", "1", "--dealy", "1"], 2, "No such option '--dealy'"),
         (["add"], 2, "Missing argument 'TOPIC'"),
         (["add", "t"], 2, "nothing came on standard input"),
+        (["schedule", "n"], 2, "Missing option '--topic'"),
+        (["schedule", "n", "--topic", "t"], 2, "nothing came on standard input"),
+        (["schedule", "n", "--topic", "t", "--body", "1", "--every", "often"], 2, "'often' is not a duration"),
+        (["schedule", "n", "--topic", "t", "--body", "1"], 1, "schedule takes either every or cron"),
         (["peek", "t", "--count", "0"], 2, "--count must be at least 1"),
         (["stats", "--watch", "t"], 2, "'t' is not a duration"),
         (["kick"], 2, "kick takes either ID or --topic"),
@@ -293,7 +322,19 @@ async def test_the_help_lists_each_command_once_in_sections_and_those_for_progra
     ran = await shell.run("--help")
     lines = ran.out.partition("Run a service:")[2].splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
-    own = ["serve", "callbacks", "sizing", "config", "healthcheck", "completion", "check", "doctor", "fsck", "move"]
+    own = [
+        "serve",
+        "console",
+        "callbacks",
+        "sizing",
+        "config",
+        "healthcheck",
+        "completion",
+        "check",
+        "doctor",
+        "fsck",
+        "move",
+    ]
     own += ["journal", "restore", "audit", "deliver"]
     assert sorted(listed) == sorted([*own, *(set(params.BY_NAME) - {"leave"})])
 
@@ -323,6 +364,25 @@ async def test_times_are_typed_as_people_write_them(shell: Shell, client: Client
     assert "2030-01-01 09:00:00 (in " in await shell.shown("update", "a", "--at", "2030-01-01 09:00")
     assert (await shell.run("add", "t", "1", "--id", "b", "--backoff", "15,1m,1h")).code == 0
     assert (await client.ask("get", id="b"))["backoff"] == [15, 60, 3600]
+
+
+async def test_schedules_are_shown_with_their_next_times(shell: Shell, client: Client) -> None:
+    assert await shell.shown("schedules") == "there are no schedules\n"
+    night = ("schedule", "nightly", "--topic", "report", "--cron", "30 2 * * *", "--zone", "Europe/Berlin")
+    assert (await shell.run(*night, stdin=b'{"of": "yesterday"}\n')).json["result"] == "created"
+    shown = await shell.shown("schedule", "poll", "--topic", "poll", "--every", "10m", "--text", "--body", "all of it")
+    assert [line.split()[0] for line in shown.splitlines()] == ["name", "result", "next"]
+    assert "(in 10 min)" in shown
+    head, _, *rows = [" ".join(line.split()) for line in (await shell.shown("schedules")).splitlines() if line.strip()]
+    assert head == "name topic when zone next last"
+    assert any(row.startswith("poll poll every 10 min ") for row in rows)
+    assert any(row.startswith("nightly report 30 2 * * * Europe/Berlin ") for row in rows)
+    bodies = {each["name"]: each["value"] for each in (await client.ask("schedules"))["schedules"]}
+    assert bodies == {"nightly": {"of": "yesterday"}, "poll": "all of it"}
+    assert "nightly" in await shell.shown("schedules", "night")
+    assert await shell.shown("schedules", "month") == "no schedule matches month*\n"
+    refused = await shell.run("unschedule", "nobody")
+    assert (refused.code, refused.err) == (1, "Error: unschedule: there is no schedule of this name (NOT_FOUND)\n")
 
 
 async def test_where_there_is_nothing_a_terminal_says_so_in_few_words(shell: Shell, client: Client) -> None:

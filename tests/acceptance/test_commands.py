@@ -54,6 +54,59 @@ async def test_a_cancelled_id_is_refused_until_it_is_renewed(client: Client) -> 
         assert (answer["result"], answer["state"]) == (result, "delayed")
 
 
+async def test_a_reminder_moves_with_every_change_and_keeps_its_body(client: Client) -> None:
+    async def remind(**fields: Any) -> Any:
+        return await client.ask("add", topic="remind", id="remind:cart-7", delay=600, if_exists="later", **fields)
+
+    added = await remind(body={"cart": 7})
+    assert (added["result"], added["state"]) == ("created", "delayed")
+    moved = await remind()
+    assert (moved["result"], moved["state"]) == ("moved", "delayed") and moved["due"] > added["due"]
+    told = await client.ask("get", id="remind:cart-7")
+    assert (told["value"], told["due"], told["created"]) == ({"cart": 7}, moved["due"], round(added["due"] - 600, 3))
+    kept = await client.ask("add", topic="remind", id="remind:cart-7", delay=60, if_exists="later", body=1)
+    assert (kept["result"], kept["due"]) == ("existing", moved["due"])
+    sooner = await client.ask("add", topic="remind", id="remind:cart-7", if_exists="sooner", body=1)
+    assert (sooner["result"], sooner["state"]) == ("moved", "ready")
+    late = await remind()
+    assert (late["code"], late["state"]) == ("TOO_LATE", "ready")
+    assert (await client.ask("pop", topic="remind"))["value"] == 1
+    held = await remind(body=2)
+    assert (held["code"], held["state"]) == ("RESERVED", "reserved")
+    await client.ask("finish", id="remind:cart-7")
+    nothing = await remind()
+    assert (nothing["code"], nothing["field"]) == ("BAD_FIELD", "body")
+    assert nothing["error"] == "body is missing, and there is no job whose body could stay"
+    assert (await remind(body=2))["result"] == "replaced"
+
+
+@pytest.mark.parametrize("fields", [{}, {"if_exists": "keep"}, {"if_exists": "replace"}, {"if_exists": None}])
+async def test_an_add_that_cannot_keep_a_body_needs_one(client: Client, fields: dict[str, Any]) -> None:
+    refused = await client.ask("add", topic="t", id="a", **fields)
+    assert {name: refused[name] for name in ("code", "field", "error", "id")} == {
+        "code": "BAD_FIELD",
+        "field": "body",
+        "error": "body is missing",
+        "id": "a",
+    }
+
+
+async def test_a_herd_is_spread_and_each_job_has_its_moment_whoever_adds_it(client: Client) -> None:
+    now = (await client.ask("add", topic="t", body=1))["due"]
+    at = int(now) + 3_650 * 86_400 - 60  # with the spread that is beyond ten years
+    adds: list[dict[str, Any]] = [
+        {"command": "add", "topic": "poll", "id": f"poll:{number}", "body": 1, "at": at, "spread": 3600}
+        for number in range(200)
+    ]
+    moments = {answer["id"]: answer["due"] for answer in await client.batch(adds)}
+    assert at <= min(moments.values()) < at + 400 and at + 3200 < max(moments.values()) <= at + 3600
+    for again in ({"if_exists": "replace"}, {"tags": ["takes the complete path"], "if_exists": "replace"}):
+        assert {each["id"]: each["due"] for each in await client.batch([add | again for add in adds])} == moments
+    for how in ("later", "sooner"):  # no move: it is the same moment
+        assert (await client.ask(**adds[7] | {"if_exists": how}))["result"] == "existing"
+    assert (await client.ask("add", topic="poll", body=1, spread=3600))["state"] == "delayed"  # without an id, too
+
+
 async def test_a_lease_that_ended_is_told_with_its_time_and_worker(client: Client) -> None:
     await client.ask("add", topic="t", id="a", ttr=0.2, body=1)
     first = await client.ask("pop", topic="t", worker="w")
@@ -308,7 +361,7 @@ async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_
     assert (await client.ask("update", id="a", delay=None, at=None, priority=4, ttl=None))["success"]
     assert await client.ask("get", id="a") == before
     await client.ask("update", id="a", body=None)
-    assert await client.ask("get", id="a") == {**before, "value": None}
+    assert await client.ask("get", id="a") == {**before, "value": None, "size": 4}
     await client.ask("run", id="a")
     popped = await client.ask("pop", topic="t")
     assert (await client.ask("touch", id="a", lease=None, ttr=None, TTR=None))["success"]

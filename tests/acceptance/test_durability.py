@@ -77,7 +77,7 @@ async def test_each_command_that_asks_is_told_and_the_others_are_not(serve: Serv
 
 
 async def test_by_the_setting_all_are_as_durable_and_told_so(serve: Serve) -> None:
-    client, servers = await serve(2, durability="replicated", durability_timeout_s=0.2)
+    client, servers = await serve(2, durability="replicated", durability_timeout_s=1.0)
     assert said([await client.ask("add", topic="t", id="a", body=1)]) == ["replicated"]
     assert said(await client.batch([add("b"), add("c", durability="local")])) == ["replicated", "local"]
     servers[1].freeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,19 +9,15 @@ from typing import Any
 
 from buckets import Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
+from tests.acceptance.service import Client, ServiceProcess
+from tests.chaos import forked
 from tests.redis_server import RedisServer
 
 
 async def fsck(*flags: str) -> tuple[int, str, str]:
     """The exit code, standard output and standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
-    process = await asyncio.create_subprocess_exec(
-        *JOBQUEUE, "fsck", *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
-    )
-    output, complaint = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode(), complaint.decode()
+    return await forked.ran(("fsck", *flags), environment)
 
 
 async def fsck_json(*flags: str) -> tuple[int, Any]:
@@ -54,6 +49,19 @@ async def test_a_lost_ready_list_is_told_then_mended_and_the_jobs_are_popped(
         assert (await fsck_json(*flags))[1]["findings"] == {}
         popped = await client.ask("pop", topic="t", count=9)
         assert {job["id"] for job in popped["jobs"]} == {f"job{number}" for number in range(7)}
+
+
+async def test_a_schedule_that_lost_its_entry_is_told_and_mended(redis_server: RedisServer, redis: Redis) -> None:
+    flags = ("--redis", redis_server.url)
+    async with ServiceProcess(*flags) as service, Client(service.url) as client:
+        await client.ask("schedule", name="daily", topic="t", cron="0 3 * * *", body="my secret body")
+        await redis.read("DEL", *(f"{{jq:0}}:b:{bucket}" for bucket in range(8)))
+        code, output, _ = await fsck(*flags)
+        assert code == 1 and "~daily" in output and "secret" not in output
+        assert "0 jobs and tombstones in 0 topics and 1 schedules: 1 faults are left" in output
+        code, report = await fsck_json("--repair", *flags)
+        assert (code, report["schedules"], report["findings"]["unscheduled"]["repaired"]) == (0, 1, 1)
+        assert (await fsck_json(*flags))[1]["findings"] == {}
 
 
 async def test_a_busy_service_has_no_faults_and_loses_nothing_to_a_repair(

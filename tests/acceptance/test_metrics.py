@@ -102,7 +102,7 @@ async def test_lateness_is_counted_once_a_job_and_never_below_what_it_was(client
     await client.batch([{"command": "add", "topic": "u", "body": n} for n in range(10)])
     popped: list[Any] = []
     while len(popped) < 50:
-        popped += (await client.ask("pop", topics=["t", "u"], count=50, wait=5, ttr=0.3))["jobs"]
+        popped += (await client.ask("pop", topics=["t", "u"], count=50, wait=5, ttr=4))["jobs"]
     all_values = await told(client.url)
     assert part(all_values, READY) == {("t",): 40}
     assert part(all_values, DELIVERED) == {("t",): 40, ("u",): 10}
@@ -173,6 +173,23 @@ async def test_the_streams_of_events_have_their_bytes_where_they_are_on(
         figures = part(await told(service.url), "jobqueue_journal_stream_bytes")
     assert figures.keys() == {("0",), ("1",)}
     assert 0 < figures["0",] < 100_000 <= figures["1",] < 200_000
+
+
+async def test_occurrences_are_counted_by_what_became_of_them(client: Client) -> None:
+    await client.ask("schedule", name="s", topic="t", every=1, body=1)
+    await client.ask("schedule", name="once", topic="u", every=1, overlap="skip", body=1)
+    await client.ask("schedule", name="paused", topic="t", every=1, paused=True, body=1)
+
+    async def both_came_twice() -> bool:
+        counted = part(await told(client.url), "jobqueue_occurrences_total")
+        return counted.get(("made", "t"), 0) >= 2 and counted.get(("skipped", "u"), 0) >= 1
+
+    await until(both_came_twice, every_s=0.1)
+    all_values = await told(client.url)
+    assert all_values["jobqueue_occurrences_total", "made", "u"] == 1
+    assert all_values["jobqueue_schedules",] == 3
+    popped = (await client.ask("pop", topic="t", count=100))["jobs"]
+    assert len(popped) == part(await told(client.url), "jobqueue_occurrences_total")["made", "t"]
 
 
 async def test_adds_that_come_together_share_a_script(client: Client) -> None:

@@ -17,6 +17,7 @@ from buckets.migration import Migration
 from buckets.pool.pool import Pool
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
+from tests.chaos import forked
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -54,7 +55,8 @@ async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
 
 
 async def move(old: str, new: str, *flags: str) -> tuple[int, str, str]:
-    return await _ended(await _start(*JOBQUEUE, "move", "--from", old, "--to", new, "--rest", "0", *flags))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+    return await forked.ran(("move", "--from", old, "--to", new, "--rest", "0", *flags), environment)
 
 
 async def test_all_is_moved_while_services_run_on_both_and_a_line_a_topic_tells_it(
@@ -122,6 +124,54 @@ async def test_a_mover_that_is_killed_at_any_moment_loses_nothing_and_does_nothi
     assert set(await new.read("KEYS", "*:j:*")) == {f"{{jq:0}}:j:j{n}".encode() for n in range(number)}
     counts = [await new.read("HMGET", f"{{jq:0}}:c:t{n}", "created", "delayed", "ready") for n in range(3)]
     assert counts == [[b"2000", b"1000", b"1000"]] * 3
+
+
+async def test_a_mover_that_is_killed_at_any_moment_moves_each_schedule_once(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
+) -> None:
+    old = await Pool.open(redis)
+    number, chance = 1_500, random.Random(7)
+    for n in range(number):
+        await old.call(
+            *("define", 0), now="", id=f"s{n}", seen=0, start=1, next_ms=9 * 10**12 + n, bucket=n % 8, definition=b"{}"
+        )
+    left = number
+    while left > number // 3:
+        process = await _start(sys.executable, "-c", _MOVER, redis_server.url, own_server.url)
+        fewer = left - chance.randrange(1, number // 3)
+
+        async def has_fewer(most: int = fewer) -> bool:
+            return int(await redis.read("HLEN", "{jq:0}:schedules")) <= most
+
+        await until(has_fewer)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        left = int(await redis.read("HLEN", "{jq:0}:schedules"))
+    moved = await (await Migration.open(redis, new, rest=0, patience_s=0)).run()
+    assert moved.done and await redis.read("KEYS", "*:[mb]:*") == []
+    assert set(await new.read("HKEYS", "{jq:0}:schedules")) == {f"s{n}".encode() for n in range(number)}
+    entries = [await new.read("ZRANGE", f"{{jq:0}}:b:{bucket}", 0, -1, "WITHSCORES") for bucket in range(8)]
+    found = {name: int(at) for flat in entries for name, at in zip(flat[::2], flat[1::2], strict=True)}
+    assert found == {f"~s{n}".encode(): 9 * 10**12 + n for n in range(number)}
+
+
+async def test_schedules_are_counted_and_go_on_where_they_were_moved(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer
+) -> None:
+    old, new = redis_server.url, own_server.url
+    async with (
+        ServiceProcess("--redis", old) as first,
+        ServiceProcess("--redis", new) as second,
+        Client(first.url) as before,
+        Client(second.url) as after,
+    ):
+        await before.ask("schedule", name="s", topic="t", every=1, catch_up="all", body=1)
+        await before.ask("pop", topic="t", wait=20, ttr=0)
+        code, output, complaint = await move(old, new)
+        assert (code, complaint) == (0, "") and "and 1 schedules were moved" in output
+        job = await after.ask("pop", topic="t", wait=20)
+        assert job["id"].startswith("s@")
+        assert (await before.ask("schedules"))["schedules"] == []
 
 
 async def test_ctrl_c_ends_it_behind_a_page(

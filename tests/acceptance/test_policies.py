@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -128,6 +129,22 @@ async def test_what_was_deleted_of_a_virtual_add_stays_so_and_all_of_it_is_refus
     assert [job["result"] for job in renewed["jobs"]] == ["replaced", "replaced"]
 
 
+async def test_a_virtual_add_moves_all_its_jobs_which_share_the_moment_of_its_id(running: Running) -> None:
+    async def add(**fields: Any) -> list[dict[str, Any]]:
+        answer = await running.client.ask("add", topic="paid", id="paid:1", spread=60, if_exists="later", **fields)
+        jobs: list[dict[str, Any]] = answer["jobs"]
+        assert len({job["due"] for job in jobs}) == 1
+        return jobs
+
+    assert [job["result"] for job in await add(delay=600, body=1)] == ["created", "created"]
+    assert [job["result"] for job in await add(delay=900)] == ["moved", "moved"]
+    assert [job["result"] for job in await add(delay=800)] == ["existing", "existing"]
+    await running.client.ask("run", id="paid:1@poll")
+    refused = await running.client.ask("add", topic="paid", id="paid:1", delay=999, if_exists="later")
+    assert (refused["code"], refused["state"]) == ("TOO_LATE", "ready")
+    assert (await running.client.ask("pop", topic="poll"))["value"] == 1
+
+
 async def test_a_virtual_add_without_an_id_gets_one_for_all_its_jobs(running: Running) -> None:
     added = await running.client.ask("add", topic="paid", body=1)
     assert [job["id"] for job in added["jobs"]] == [f"{added['id']}@invoice", f"{added['id']}@poll"]
@@ -204,6 +221,7 @@ async def test_a_drained_namespace_leaves_nothing_behind(running: Running, redis
 
     async def drained() -> bool:
         names = await redis.read("KEYS", "*")
-        return {name for name in names if b":lock:" not in name} == {b"{jq:0}:meta", b"{jq:0}:roll"}
+        there = {name for name in names if not re.search(rb":lock:|:f:|:figured$", name)}
+        return there == {b"{jq:0}:meta", b"{jq:0}:roll", b"{jq:0}:cards"}
 
     await until(drained)

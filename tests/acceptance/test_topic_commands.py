@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,45 @@ async def test_the_pages_of_a_peek_give_each_job_once_a_hundred_by_default(clien
     for count in (None, 7, 229, 230, 1000):
         jobs = await all_of(client, "peek", "jobs", topic="t", count=count)
         assert sorted(int(job["id"]) for job in jobs) == list(range(230))
+
+
+async def test_a_peek_may_begin_at_a_time(client: Client) -> None:
+    begin = int(time.time()) + 1_000_000
+    for n in range(5):
+        await client.ask("add", topic="t", id=str(n), body=n, at=begin + n)
+    fields: dict[str, Any] = {"topic": "t", "state": "delayed", "count": 2}
+    jobs = await all_of(client, "peek", "jobs", **fields, **{"from": begin + 1})
+    assert [job["id"] for job in jobs] == ["1", "2", "3", "4"]
+    page = await client.ask("peek", **fields, **{"from": datetime.fromtimestamp(begin + 3, UTC).isoformat()})
+    assert [job["id"] for job in page["jobs"]] == ["3", "4"]
+    cursor = (await client.ask("peek", **fields, **{"from": begin + 1}))["cursor"]
+    for wrong in ({}, {"from": begin}):  # a cursor goes on where it began
+        answer = await client.ask("peek", **fields, **wrong, cursor=cursor)
+        assert (answer["code"], answer["field"]) == ("BAD_FIELD", "cursor")
+    for state in ({}, {"state": "ready"}):
+        answer = await client.ask("peek", topic="t", **state, **{"from": begin})
+        assert answer["error"] == "from needs a state that goes by time: delayed, reserved or dead"
+
+
+async def test_find_gives_the_jobs_of_a_topic_whose_ids_begin_with_a_prefix_without_bodies(client: Client) -> None:
+    await add(client, 30, topic="u")
+    for state in ("delayed", "ready"):
+        for n in range(15):
+            job_id = f"order:{state}-{n}"
+            await client.ask("add", topic="t", id=job_id, body={"n": n}, delay=3600 if state == "delayed" else 0)
+    found = await all_of(client, "find", "jobs", topic="t", prefix="order:delayed-1", count=2)
+    assert sorted(job["id"] for job in found) == sorted(f"order:delayed-{n}" for n in (1, 10, 11, 12, 13, 14))
+    assert not any("value" in job for job in found)
+    assert await all_of(client, "find", "jobs", topic="t", prefix="order:d", state="ready") == []
+    assert (await client.ask("find", topic="nobody", prefix="order:"))["known"] is False
+    looked, cursor = list[int](), None
+    while not looked or cursor:
+        page = await client.ask("find", topic="t", prefix="order:", count=10, cursor=cursor)
+        looked.append(page["looked"])
+        cursor = page["cursor"]
+    assert looked == sorted(looked) and looked[-1] == 45  # the entries in buckets once more for reserved jobs
+    answer = await client.ask("find", topic="t", prefix="a b")
+    assert (answer["code"], answer["field"]) == ("BAD_FIELD", "prefix")
 
 
 async def test_pause_and_resume_over_the_wire(client: Client) -> None:
@@ -282,7 +322,7 @@ async def test_a_purge_of_very_many_is_done_in_pieces_and_spares_what_came_after
     client: Client, redis: Redis
 ) -> None:
     """The few jobs of this topic are behind very many of others: more than a second's work."""
-    bucket = {f"x{n}": n for n in range(120_000)}
+    bucket = {f"x{n}": n for n in range(30_000)}
     flat: list[Any] = [each for job_id, at in bucket.items() for each in (10**13 + at, job_id)]
     for number in range(8):
         for first in range(0, len(flat), 20_000):

@@ -34,8 +34,12 @@ class Secure(ServiceProcess):
         super().__init__("--redis", redis, "--config", str(config), log=self._own_log, workers=workers)
 
     async def _ready(self, within_s: float) -> None:
+        """Until all workers listen: one that starts with a bad certificate ends the service."""
+
         async def is_ready() -> bool:
             assert self.process and self.process.returncode is None, self.log
+            if "service.started" not in self.log:
+                return False
             with contextlib.suppress(aiohttp.ClientError):
                 return (await self._get("/readyz"))[0] == 200
             return False

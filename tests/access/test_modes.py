@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.access.authorities import Files
 from tests.ports import free_port
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the point of these tests
 ADD = {"command": "add", "topic": "t", "id": "a", "body": 1}
@@ -72,6 +74,7 @@ async def test_the_unix_socket_is_for_the_owner_and_the_group_and_goes_with_the_
             assert await ask("http://any.name", str(path)) == 200
             if not number:
                 await killed.kill()
+                await until(lambda: not listens(path))  # its workers end a moment after it
                 assert path.exists()
     assert not path.exists()
 
@@ -95,6 +98,12 @@ async def test_a_file_of_somebody_and_a_socket_in_use_are_left_alone(redis_serve
         second = service(redis_server, tmp_path / "second", *lines, host="127.0.0.1")
         assert "is in use" in await second.refusal()
         assert await ask("http://localhost", str(path)) == 200
+
+
+def listens(path: Path) -> bool:
+    """Whether a process listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 async def ask(url: str, socket: str = "") -> int:

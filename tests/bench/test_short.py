@@ -18,6 +18,7 @@ from tests.bench import (
     memory,
     punctual,
     restore,
+    schedules,
     scripts,
     sizing,
     tls,
@@ -49,6 +50,12 @@ async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.Capture
 async def test_the_benchmark_of_the_export_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await export.main(4000, ("sqlite",))
     assert "sqlite" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_schedules_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await schedules.main(20, 100, rounds=1, every_s=2)
+    said = capsys.readouterr().out
+    assert "20 schedules due at once" in said and "100 schedules every 2 s: Redis" in said
 
 
 async def test_the_benchmark_of_explain_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,9 +138,9 @@ def comparable() -> None:
         pytest.skip(str(error))
 
 
-def compared(groups: Sequence[str], out: Path | None) -> None:
+def compared(names: Sequence[str], groups: Sequence[str], out: Path | None) -> None:
     """Compare, and find a figure of us for each work, and nothing that went wrong."""
-    systems = [load(name) for name in ("ours", "ours-beanstalkd", "redis", "beanstalkd")]
+    systems = [load(name) for name in names]
     said = bench(systems, groups, TINY, out).data()
     assert said["missing"] == {}
     assert not any("ours" in words for words in said["words"].values()), said["words"]
@@ -142,12 +149,13 @@ def compared(groups: Sequence[str], out: Path | None) -> None:
 
 @pytest.mark.usefixtures("comparable")
 def test_the_comparison_of_rates_and_costs_runs() -> None:
-    compared([group for group in GROUPS if group not in TIMED], None)
+    rest = [group for group in GROUPS if group not in TIMED]
+    compared(("ours", "ours-beanstalkd", "redis", "beanstalkd"), rest, None)
 
 
 @pytest.mark.usefixtures("comparable")
 def test_the_comparison_of_lateness_and_growth_runs_and_writes_its_report(tmp_path: Path) -> None:
-    compared(TIMED, tmp_path)
+    compared(("ours", "redis"), TIMED, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.json", "lateness.svg", "growth.svg"}
 
 

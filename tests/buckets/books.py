@@ -6,9 +6,11 @@ from collections import Counter, defaultdict
 
 from buckets.job import LIVE, Job, State
 from buckets.keys import Keys
+from buckets.layout import SCHEDULE
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
+from buckets.schedules.record import Schedule, unpack_schedule
 
 _KEEPS_BODY = 0x08  # the flag of a record whose tombstone keeps the body
 _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
@@ -24,6 +26,8 @@ class Books:
         self.ready: dict[tuple[int, str], list[str]] = {}
         self.zsets: dict[str, dict[str, int]] = {}
         self.hashes: dict[str, dict[bytes, int]] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self.have_occurrences: set[str] = set()
 
     async def read(self, redis: Redis) -> None:
         for raw_name in await redis.read("KEYS", "*"):
@@ -40,6 +44,14 @@ class Books:
                 flat = await redis.read("ZRANGE", raw_name, 0, -1, "WITHSCORES")
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.zsets[f"{family}:{rest}"] = {member.decode(): int(score) for member, score in pairs}
+            elif family == "o":
+                self.have_occurrences.add(rest)
+            elif family == "schedules":
+                flat = await redis.read("HGETALL", raw_name)
+                self.schedules = {
+                    name.decode(): unpack_schedule(name.decode(), raw)
+                    for name, raw in zip(flat[::2], flat[1::2], strict=True)
+                }
             elif family == "r":
                 priority, _, topic = rest.partition(":")
                 entries = await redis.read("LRANGE", raw_name, 0, -1)
@@ -48,7 +60,10 @@ class Books:
                 flat = await redis.read("HGETALL", raw_name)
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
-            elif family not in ("lock", "p", "e", "roll", "w", "fence", "seq", "alias", "tokens", "actions", "rate"):
+            elif family not in (
+                *("lock", "p", "l", "e", "roll", "cards", "w"),
+                *("fence", "seq", "alias", "tokens", "actions", "rate", "f", "figured", "ops", "op"),
+            ):
                 raise AssertionError(f"what is {name}?")
 
     def _record(self, job_id: str, raw: bytes) -> None:
@@ -61,11 +76,28 @@ class Books:
             self.bins[job.topic][name.encode()] += 1
 
     def check(self, now_ms: int) -> None:
+        self._check_schedules(now_ms)
         self._check_zsets()
         self._check_ready(now_ms)
         self._check_counts()
         bins = {f"h:{topic}": dict(bins) for topic, bins in self.bins.items()}
         assert {name: hash_ for name, hash_ in self.hashes.items() if name[0] == "h"} == bins
+
+    def _check_schedules(self, now_ms: int) -> None:
+        """Each schedule with a next time has one entry, which brings its timer then, or has brought it and will again
+        within a second. (`_check_zsets` does not see them any more.)"""
+        entries = {
+            (name, entry[1:]): self.zsets[name].pop(entry)
+            for name in list(self.zsets)
+            for entry in list(self.zsets[name])
+            if entry.startswith(SCHEDULE)
+        }
+        self.zsets = {name: found for name, found in self.zsets.items() if found}
+        wanted = {(f"b:{each.bucket}", each.name): each.next for each in self.schedules.values() if each.next}
+        assert entries.keys() == wanted.keys()
+        for which, at in entries.items():
+            assert at == wanted[which] or (wanted[which] <= now_ms and at <= now_ms + 1000), which
+        assert self.have_occurrences <= self.schedules.keys()
 
     def _check_zsets(self) -> None:
         expected: defaultdict[str, dict[str, int]] = defaultdict(dict)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from buckets.pool.pool import Pool
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.waiting.parked import hearing, waiting_on
 
 

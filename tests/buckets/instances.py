@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.timers import locks, members
 from buckets.timers.locks import Locks
 from buckets.timers.members import LIFE_S, Members
+from buckets.waiting.notifier import Notifier
 
 APART_MS = 250
 

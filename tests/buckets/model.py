@@ -1,5 +1,7 @@
 """The queue in plain Python, written from protocol.md and design.md: what the scripts must do.
 
+Of a schedule it takes the times from the same planner as the pool does; what becomes of them is its own.
+
 It knows no index, no record and no entry that could be stale. A list here holds only ids that may be popped.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +17,10 @@ from typing import Any
 
 from buckets.job import DEFAULT_RETENTION_MS, Cause, NewJob, State, Verb
 from buckets.keys import shard_of
+from buckets.pool.limits import Limit
 from buckets.pool.pop_search import Offer
 from buckets.topics.topics import RANGES
+from tests.buckets.schedules.scheduled import after, copies_of, times_of
 
 DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)
@@ -87,6 +92,9 @@ class Life:
         new = self.new
         return bool(new.retention_ms != DEFAULT_RETENTION_MS or new.backoff_ms or new.headers or new.tags or self.note)
 
+    def has_body(self) -> bool:
+        return self.state not in TOMBSTONES or self.keeps_body
+
     def facts(self) -> dict[str, Any]:
         """The facts that must be read of it, by the names of Job."""
         facts: dict[str, Any] = {
@@ -94,12 +102,26 @@ class Life:
             **{name: getattr(self, name) for name in ("state", "created", "due", "next", "lease", "ttr", "cause")},
             **{name: getattr(self, name) for name in ("attempts", "deliveries", "step")},
         }
-        if self.state in TOMBSTONES and not self.keeps_body:
+        if not self.has_body():
             return facts | {"body": b""}
         own = {"body": self.new.body, "ttl": self.new.ttl_ms, "retention": self.new.retention_ms}
         more = {name: getattr(self, name) for name in ("worker", "reason", "note")}
         facts |= own | more | {"backoff": self.new.backoff_ms}
         return facts if self.state in TOMBSTONES else facts | {"own_ttr": self.new.ttr_ms}
+
+
+@dataclass
+class Recurring:
+    """A schedule. Times are ms since the epoch."""
+
+    said: dict[str, Any]
+    """Its definition, as tests/buckets/schedules/scheduled.py has it."""
+    start: int
+    next: int  # 0: never
+    entry: int  # when its timer meets it; 0: never
+    last: int = 0
+    made: set[str] = field(default_factory=set)
+    bucket: int = 0  # observed, not decided here
 
 
 @dataclass
@@ -111,6 +133,23 @@ class Look:
     passed: list[tuple[tuple[int, str, int], str]] = field(default_factory=list)
     left: int = 0
     opens_us: int | None = None
+    ttr_ms: int | None = None  # that the pop asks for
+    room: dict[str, Room] = field(default_factory=dict)  # of the topics with limits
+
+
+@dataclass
+class Room:
+    """What the limits of a topic leave to a pop: deliveries, and how many of them may have a lease."""
+
+    permits: float
+    places: float
+
+    @property
+    def spent(self) -> str | None:
+        """The limit that is reached."""
+        if self.places < 1:
+            return "concurrency"
+        return "rate" if self.permits < 1 else None
 
 
 class Model:
@@ -118,10 +157,14 @@ class Model:
         self.shards = shards
         self.now_us = now_us
         self.lives: dict[str, Life] = {}
+        self.schedules: dict[str, Recurring] = {}
+        self.told_of: list[tuple[str, Verb]] = []  # the events of schedules, in their order
         self.ready: defaultdict[tuple[int, str, int], list[str]] = defaultdict(list)
         self.totals: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)  # by shard and topic
         self.used: dict[tuple[int, str], int] = {}  # the last use of a topic, to about ten seconds
         self.paused: dict[str, int] = {}  # the end of the pause; 0: until it is resumed
+        self.limits: dict[str, Limit] = {}
+        self.full_at: dict[str, int] = {}  # us: when a topic's rate has all its permits
         self.arrows: Counter[Arrow] = Counter()  # the moves that happened
         self.verb = Verb.ADD  # of the command that runs
         self.told: list[Told] = []  # the events of the moves, in their order
@@ -206,6 +249,82 @@ class Model:
         life.next = self.now_ms + life.new.retention_ms
         self._total(life)[state.word] += 1
 
+    # Schedules.
+
+    def schedule(self, name: str, said: dict[str, Any]) -> str:
+        """Define a schedule: its first time is one interval from now."""
+        old = self.schedules.get(name)
+        if old and old.said == said:
+            return "existing"
+        next_ms = 0 if said["paused"] else self.now_ms + said["every_ms"]
+        new = Recurring(said, self.now_ms, next_ms, next_ms)
+        if old:
+            new.last, new.made, new.bucket = old.last, old.made, old.bucket
+        self.schedules[name] = new
+        self.told_of.append((name, Verb.SCHEDULE))
+        return "replaced" if old else "created"
+
+    def unschedule(self, name: str) -> int | None:
+        """Remove a schedule; returns how many of its occurrences are live, or None without one."""
+        old = self.schedules.pop(name, None)
+        if old is None:
+            return None
+        self.told_of.append((name, Verb.UNSCHEDULE))
+        lives = [self.life(job_id) for job_id in old.made]
+        return sum(life is not None and life.state not in TOMBSTONES for life in lives)
+
+    def occur(self, name: str) -> list[str]:
+        """Make the occurrences of a schedule that its timer has met; returns the ids of the jobs."""
+        schedule, made = self.schedules[name], list[str]()
+        wanted = times_of(schedule.said, schedule.next, self.now_ms)
+        following = after(schedule.said, schedule.next, self.now_ms)
+        for place, time in enumerate(wanted):
+            copies = [replace(new, id=f"{name}@{time}{suffix}") for suffix, new in copies_of(schedule.said, name)]
+            if schedule.said["skips"] and (made or self._overlaps(name, schedule)):
+                continue
+            if any(self.life(new.id) for new in copies):
+                continue  # blocked by another job
+            if any(self._is_full(new) for new in copies):
+                following = time if place else schedule.next
+                break
+            for new in copies:
+                self._make(new, time + schedule.said["jitter_ms"])
+                made.append(new.id)
+            schedule.last = time
+        else:
+            schedule.entry = following
+        if following != schedule.next:
+            self.told_of.append((name, Verb.OCCUR))
+        schedule.next = following
+        schedule.made |= set(made)
+        return made
+
+    def _overlaps(self, name: str, schedule: Recurring) -> bool:
+        """Whether the last occurrence is not done."""
+        suffixes = {"", *(suffix for suffix, _ in copies_of(schedule.said, name))}
+        lives = [self.life(f"{name}@{schedule.last}{suffix}") for suffix in suffixes]
+        return any(life and life.state in (State.DELAYED, State.READY, State.RESERVED) for life in lives)
+
+    def _is_full(self, new: NewJob) -> bool:
+        there = shard_of(new.id, self.shards), new.topic
+        lives = [life for life in self.lives.values() if (self._shard(life), life.new.topic) == there]
+        pending = [life for life in lives if life.state in (State.DELAYED, State.READY)]
+        return 0 < new.most_pending <= len(pending) * self.shards
+
+    def _make(self, new: NewJob, due: int) -> None:
+        """Add an occurrence that is due then, even where that is over."""
+        known, told = self.arrows.copy(), self.told.copy()
+        life = Life(new, State.DELAYED, self.ahead(0) if due > self.now_ms else self.now_ms, due, due, ttr=new.ttr_ms)
+        self.lives[new.id] = life
+        if due <= self.now_ms:
+            self._to_ready(life)
+        else:
+            self._to_delayed(life, due)
+        self.arrows, self.told = known + Counter([(None, life.state)]), told
+        self._tell(life, Verb.ADD, 0, life.state, 0)
+        self._total(life)["created"] += 1
+        self.used[self._shard(life), new.topic] = self.now_ms
+
     # The commands.
 
     def add_group(self, group: Sequence[NewJob], within: str = "") -> list[Answer]:
@@ -239,9 +358,13 @@ class Model:
         if self._is_hidden(new, within):
             return ("ALREADY_EXISTS",)
         old = self.life(new.id)
+        if new.if_exists in ("later", "sooner"):
+            refusal = self._no_shift(new, old)
+            if refusal or (old and old.state is State.DELAYED):
+                return refusal
         if old and (new.if_exists == "reject" or self._is_cancelled(new)):
             return "ALREADY_EXISTS", old.state.word
-        if old and new.if_exists == "replace" and old.state is State.RESERVED:
+        if old and new.if_exists in ("replace", "later", "sooner") and old.state is State.RESERVED:
             return "RESERVED", "reserved"
         if (old and self._is_kept(new, old)) or not new.most_pending:
             return None
@@ -252,11 +375,38 @@ class Model:
         full = len(pending) >= -(-new.most_pending // self.shards) and not takes_its_place
         return ("TOPIC_FULL",) if full else None
 
+    def _no_shift(self, new: NewJob, old: Life | None) -> Answer | None:
+        """Why an add that moves a delayed job in one direction finds none, and none that may begin a new life."""
+        if old and old.new.topic != new.topic:
+            return "ALREADY_EXISTS", old.state.word
+        if old and old.state is State.READY:
+            return "TOO_LATE", "ready"
+        return None if new.body or (old and old.has_body()) else ("NO_BODY",)
+
+    def _shift(self, new: NewJob, old: Life) -> Answer:
+        """Move a delayed job in one direction only."""
+        due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
+        if due == old.next or (due > old.next) is not (new.if_exists == "later"):
+            return "existing", old.state.word, old.due
+        self.verb = Verb.REWRITE if new.body else Verb.UPDATE
+        old.new = replace(old.new, body=new.body or old.new.body)
+        old.cause, old.due, old.next = Cause.NONE, due, due
+        if due <= self.now_ms:
+            self._to_ready(old)
+        else:
+            self._to_delayed(old, due)
+        self._use(old)
+        return "moved", old.state.word, due
+
     def add(self, new: NewJob, within: str = "") -> Answer:
         old = self.life(new.id)
         refusal = self._refusal(new, within)
         if refusal:
             return refusal
+        if new.if_exists in ("later", "sooner"):
+            if old and old.state is State.DELAYED:
+                return self._shift(new, old)
+            new = replace(new, body=new.body or (old.new.body if old else b""))
         if old and self._is_kept(new, old):
             return "existing", old.state.word, old.due
         if old and old.state not in TOMBSTONES:
@@ -284,9 +434,19 @@ class Model:
         self._use(life)
         return result, life.state.word, due
 
-    def look(self, shards: Sequence[int], topics: Sequence[str], count: int, by_priority: bool) -> Look:
+    def look(
+        self,
+        shards: Sequence[int],
+        topics: Sequence[str],
+        count: int,
+        by_priority: bool,
+        ttr_ms: int | None = None,
+    ) -> Look:
         """What a pop finds that asks the shards in this order; nothing is changed."""
-        look = Look()
+        look = Look(ttr_ms=ttr_ms)
+        for topic in self.limits.keys() & set(topics):
+            if not self._is_paused(topic, Look()):
+                look.room[topic] = self._room(topic, ttr_ms)
         look_in_shard = self._look_by_priority if by_priority else self._look_in_shard
         for shard in shards:
             if len(look.ids) < count:
@@ -313,6 +473,32 @@ class Model:
                 self._look_in_list((shard, topic, priority), count, look)
         self._count_left(shard, last, look)
 
+    def _room(self, topic: str, ttr_ms: int | None) -> Room:
+        limit = self.limits[topic]
+        reserved = self.counts(topic)[State.RESERVED.word]
+        places = limit.concurrency - reserved if limit.concurrency and ttr_ms != 0 else math.inf
+        return Room(self._permits(topic), places)
+
+    def _missing(self, topic: str) -> float:
+        limit = self.limits[topic]
+        left_us = max(self.full_at.get(topic, 0) - self.now_us, 0)
+        return min(left_us * limit.rate / 1e6, limit.burst)
+
+    def _permits(self, topic: str) -> float:
+        limit = self.limits[topic]
+        return math.floor(limit.burst - self._missing(topic)) if limit.rate else math.inf
+
+    def _spend(self, topic: str, jobs: int) -> None:
+        """Jobs of a topic were delivered."""
+        limit = self.limits.get(topic)
+        if limit and limit.rate and jobs:
+            self.full_at[topic] = self.now_us + math.ceil((self._missing(topic) + jobs) * 1e6 / limit.rate)
+
+    def limited(self, look: Look) -> set[tuple[str, str]]:
+        """The topics whose limits keep ready jobs back from a pop that was carried out."""
+        found = ((topic, room.spent) for topic, room in look.room.items())
+        return {(topic, limit) for topic, limit in found if limit and self.counts(topic)[State.READY.word]}
+
     def _count_left(self, shard: int, last: str | None, look: Look) -> None:
         ready = {life.new.id for life in self.lives.values() if self._counts_as_ready(life, shard, last)}
         look.left += len(ready - set(look.ids))
@@ -328,11 +514,15 @@ class Model:
 
     def _look_in_list(self, key: tuple[int, str, int], count: int, look: Look) -> None:
         for job_id in self.ready[key]:
-            if len(look.ids) == count:
+            room = look.room.get(key[1])
+            if len(look.ids) == count or (room and room.spent):
                 return
             look.passed.append((key, job_id))
             if not self.lives[job_id].ttl_over(self.now_ms):
                 look.ids.append(job_id)
+                if room:
+                    ttr_ms = self.lives[job_id].new.ttr_ms if look.ttr_ms is None else look.ttr_ms
+                    room.permits, room.places = room.permits - 1, room.places - bool(ttr_ms)
 
     def _counts_as_ready(self, life: Life, shard: int, topic: str | None) -> bool:
         at = (life.state, shard_of(life.new.id, self.shards), life.new.topic)
@@ -343,6 +533,9 @@ class Model:
         self.verb = Verb.POP
         for key, job_id in look.passed:
             self.ready[key].remove(job_id)
+        delivered = Counter(self.lives[job_id].new.topic for job_id in look.ids)
+        for topic, jobs in delivered.items():
+            self._spend(topic, jobs)
         return [self._deliver(self.lives[job_id], ttr_ms, worker) for job_id in look.ids]
 
     def take(self, job_id: str, ttr_ms: int | None, worker: str, within: str) -> dict[str, Any] | Answer:
@@ -353,6 +546,10 @@ class Model:
         refusals = {State.RESERVED: "RESERVED", State.FINISHED: "WRONG_STATE", State.DELETED: "NOT_FOUND"}
         if life.state in refusals:
             return refusals[life.state], life.state.word
+        topic = life.new.topic
+        if topic in self.limits and self._room(topic, ttr_ms).spent:
+            return ("LIMITED",)
+        self._spend(topic, 1)
         if life.state is State.DEAD:
             life.attempts = life.step = 0
         if life.state is not State.READY:
@@ -562,8 +759,11 @@ class Model:
             life.cause = Cause.NONE
             self._to_ready(life)
 
-    def due(self, shard: int, bucket: int, offers: Sequence[Offer] = ()) -> tuple[int, int, list[list[dict[str, Any]]]]:
-        """Do what the timer of a bucket does now, for pops that wait too; the facts of their jobs come last."""
+    def due(
+        self, shard: int, bucket: int, offers: Sequence[Offer] = ()
+    ) -> tuple[int, int, set[str], list[list[dict[str, Any]]]]:
+        """Do what the timer of a bucket does now, for pops that wait too; the schedules that it meets and the facts of
+        the pops' jobs come last."""
         self.verb = Verb.DUE
         events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
         now = [self.lives[job_id] for _, job_id in sorted(event for event in events if event[0] <= self.now_ms)]
@@ -573,8 +773,22 @@ class Model:
         for life in now:
             if life.state is not State.RESERVED or life.next <= self.now_ms:
                 self._event(life)
+        met = self._meet(shard, bucket)
         ahead = [at for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
-        return len(now), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1, handed
+        ahead += [each.entry for _, each in self._scheduled(shard, bucket)]
+        return len(now) + len(met), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1, met, handed
+
+    def _scheduled(self, shard: int, bucket: int) -> list[tuple[str, Recurring]]:
+        """The schedules with an entry in a bucket."""
+        found = [each for each in self.schedules.items() if each[1].entry and each[1].bucket == bucket]
+        return [(name, each) for name, each in found if shard_of(name, self.shards) == shard]
+
+    def _meet(self, shard: int, bucket: int) -> set[str]:
+        """The schedules whose time has come; they are met again in a second, if nobody makes their occurrences."""
+        met = {name: each for name, each in self._scheduled(shard, bucket) if each.entry <= self.now_ms}
+        for each in met.values():
+            each.entry = self.now_ms + 1_000
+        return set(met)
 
     def _hand_out(self, shard: int, due: Sequence[Life], offer: Offer, blocked: set[str]) -> list[dict[str, Any]]:
         """Deliver due jobs straight to pops that wait."""

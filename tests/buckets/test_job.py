@@ -59,9 +59,9 @@ def test_the_header_of_a_new_job_is_34_bytes_and_holds_its_length() -> None:
 
 
 def test_a_script_gets_the_numbers_of_the_record_that_it_uses_and_no_others() -> None:
-    line = lua_numbers("struct.pack(DELIVERY, job.ready, dead) .. SHORT")
+    line = lua_numbers({"struct", "DELIVERY", "job", "dead", "SHORT"})
     assert line == "local dead, SHORT, DELIVERY = 4, 34, '>HI3BI7'\n"
-    assert lua_numbers("return 1") == ""
+    assert lua_numbers({"return"}) == ""
 
 
 async def test_the_first_pop_makes_the_header_47_bytes_and_a_delete_before_it_does_not(

@@ -1,12 +1,16 @@
-"""buckets.keys: the names of keys, and the shard of an id."""
+"""buckets.keys: the names of keys, and the shard of an id; the public names of the engine, loaded when used."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import zlib
 
 import pytest
 
+import buckets
+from buckets import public
 from buckets.keys import FAMILIES, NAMESPACE, Keys, lua_names, shard_of
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
@@ -57,10 +61,10 @@ def test_ids_spread_over_all_shards() -> None:
 
 
 def test_a_script_gets_the_prefixes_that_it_names_and_no_others() -> None:
-    lines = lua_names("redis.call('GET', JOB .. id) -- DEADLINE is another word")
+    lines = lua_names({"redis", "JOB", "id", "DEADLINE"})
     assert re.search(r"local JOB = TAG \.\. 'j:'", lines)
     assert "DEAD" not in lines
-    assert lua_names("return 1") == ""
+    assert lua_names({"return"}) == ""
 
 
 async def test_every_key_written_has_the_hash_tag_of_its_shard(redis: Redis) -> None:
@@ -74,3 +78,16 @@ async def test_every_key_written_has_the_hash_tag_of_its_shard(redis: Redis) -> 
     for n in range(20):
         keys = pool.keys[shard_of(f"order:{n}", 3)]
         assert await redis.read("EXISTS", keys.job(f"order:{n}@x")) == 1
+
+
+def test_each_public_name_is_there() -> None:
+    for name in public.__all__:
+        assert getattr(buckets, name) is getattr(public, name)
+    with pytest.raises(AttributeError, match="module 'buckets' has no attribute 'Pol'"):
+        getattr(buckets, "Pol")  # noqa: B009 - mypy would find it
+
+
+def test_the_command_line_does_not_load_what_only_the_service_needs() -> None:
+    code = "import sys, jobqueue.cli.main; print({'redis', 'aiohttp', 'rich', 'structlog'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"

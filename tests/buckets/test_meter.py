@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from buckets.meter import Meter
 from buckets.pool.pool import PAGE, Pool
 from buckets.redis.client import Redis
 from tests.buckets.instances import Instance, sign, take
-from tests.buckets.jobs import add, pop, pop_one, state
+from tests.buckets.jobs import add, finish, pop, pop_one, state
+from tests.buckets.schedules.scheduled import Scheduled
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all, until
 
@@ -29,6 +32,10 @@ class Notes(Meter):
         self.pages: list[int] = []
         self.ready: list[tuple[str, int, int]] = []
         self.deliveries: list[tuple[str, int]] = []
+        self.again: Counter[str] = Counter()
+        self.added_to: Counter[str] = Counter()
+        self.finished_in: Counter[str] = Counter()
+        self.deaths: list[tuple[str, str]] = []
         self.locks: list[bool] = []
         self.instances: list[tuple[int, int]] = []
         self.ahead: list[float] = []
@@ -49,6 +56,18 @@ class Notes(Meter):
 
     def delivered(self, topic: str, late_us: Sequence[int]) -> None:
         self.deliveries += [(topic, each) for each in late_us]
+
+    def redelivered(self, topic: str, jobs: int) -> None:
+        self.again[topic] += jobs
+
+    def added(self, topic: str, jobs: int) -> None:
+        self.added_to[topic] += jobs
+
+    def finished(self, topic: str, jobs: int) -> None:
+        self.finished_in[topic] += jobs
+
+    def died(self, topic: str, cause: str) -> None:
+        self.deaths.append((topic, cause))
 
     def locked(self, taken: bool) -> None:
         self.locks.append(taken)
@@ -155,11 +174,11 @@ async def test_only_the_first_delivery_of_a_job_is_told_with_its_time_since_it_w
     await tick_all(pool)
     clock.now_us += 70_001
     await pop_one(pool)
-    assert notes.deliveries == [("t", 70_001)]
+    assert (notes.deliveries, notes.again) == ([("t", 70_001)], {})
     clock.advance(2_000)
     await tick_all(pool)
     await pop_one(pool)
-    assert notes.deliveries == [("t", 70_001)]
+    assert (notes.deliveries, notes.again) == ([("t", 70_001)], {"t": 1})
 
 
 async def test_a_lease_that_lies_before_the_due_time_is_no_lateness_below_zero(
@@ -185,6 +204,64 @@ async def test_a_pop_whose_caller_is_gone_has_delivered_nothing(own_server: Redi
     await pop_one(pool)
     assert len(notes.deliveries) == 1
     await redis.close()
+
+
+async def test_new_jobs_are_told_by_topic_whichever_way_they_are_added(live_pool: Pool, notes: Notes) -> None:
+    def new(job_id: str, topic: str = "t", **fields: Any) -> NewJob:
+        return NewJob(job_id, topic, b"1", **fields)
+
+    await live_pool.add([new("a"), new("b", "u"), new("c"), new("a", if_exists="reject")])
+    assert notes.added_to == {"t": 2, "u": 1}
+    # What exists or is moved is not new, a job that replaces another one is, and a refused one is not.
+    await live_pool.add([new("a"), new("b", "u", if_exists="replace"), new("c", if_exists="reject"), new("d", "v")])
+    await live_pool.add([new("e", delay_ms=60_000), new("e", delay_ms=90_000, if_exists="later")])
+    assert notes.added_to == {"t": 3, "u": 2, "v": 1}
+    notes.added_to.clear()
+    await live_pool.add([new(str(number), "tuv"[number % 3]) for number in range(500)])
+    assert notes.added_to == {"t": 167, "u": 167, "v": 166}
+    notes.added_to.clear()
+    await live_pool.add_groups([[new("g@x", "x"), new("g@y", "y")], [new("h@x", "x"), new("h@y", "y")]])
+    await live_pool.add_groups([[new("g@x", "x"), new("g@y", "y")]])
+    assert notes.added_to == {"x": 2, "y": 2}
+
+
+async def test_occurrences_of_schedules_are_new_jobs_too(pool: Pool, clock: HeldClock, notes: Notes) -> None:
+    scheduled = Scheduled(pool, clock)
+    await scheduled.define("s", 10_000)
+    clock.advance(10_000)
+    await scheduled.tick()
+    assert notes.added_to == {"t": 1}
+
+
+async def test_finished_jobs_are_told_by_topic_whichever_way_they_end(live_pool: Pool, notes: Notes) -> None:
+    number = 450
+    await live_pool.add([NewJob(str(n), "tu"[n % 2], b"1") for n in range(number)])
+    popped = [job for _ in range(3) for job in await pop(live_pool, "t", "u", count=number)]
+    ends = [(job.id, job.lease) for job in popped]
+    assert len(ends) == number
+    await live_pool.finish(ends[:300])
+    await live_pool.finish(ends)  # those before are finished already
+    assert notes.finished_in == {"t": 225, "u": 225}
+    notes.finished_in.clear()
+    await live_pool.add([NewJob(f"w{n}", "t", b"1") for n in range(4)] + [NewJob("once", "once", b"1", ttr_ms=0)])
+    await pop(live_pool, count=3)
+    await live_pool.finish([("w0", None), ("w3", None), ("nobody", None)], within="t")
+    await live_pool.finish_within("w1", None, "t")
+    await live_pool.finish_within("w3", None, "t", settles=True)  # deleted, as it was never delivered
+    await live_pool.release("w2")
+    await finish(live_pool, "w2")  # by the complete path
+    assert notes.finished_in == {"t": 3}
+    assert len(await pop(live_pool, "once")) == 1
+    assert notes.finished_in == {"t": 3, "once": 1}
+
+
+async def test_deaths_are_told_with_their_topic_and_cause(pool: Pool, clock: HeldClock, notes: Notes) -> None:
+    await add(pool, "a")
+    await pool.bury((await pop_one(pool)).id)
+    await add(pool, "b", "u", ttl_ms=1_000)
+    clock.advance(2_000)
+    await tick_all(pool)
+    assert notes.deaths == [("t", "buried"), ("u", "ttl")]
 
 
 async def test_each_call_is_told_by_the_name_of_its_script_or_command(pool: Pool, notes: Notes) -> None:

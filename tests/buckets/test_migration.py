@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from buckets.access.tokens import Entry, Tokens
+from buckets.clock import HeldClock
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag, Verb
@@ -21,9 +22,13 @@ from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
+from buckets.schedules import moving
+from buckets.schedules.record import Schedule
+from buckets.schedules.schedules import Schedules
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
+from tests.buckets.schedules.scheduled import Scheduled
 from tests.redis_cluster import ClusterSet
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -475,3 +480,172 @@ async def test_the_records_of_tokens_go_along_and_the_one_that_was_changed_last_
     stored = await Tokens(new).read()
     assert {entry.id: entry.changed for entry in stored.entries()} == {"revoked0": 2, "rotated0": 2}
     assert stored.used == {"revoked0": 60}
+
+
+async def test_the_cards_of_instances_stay_behind(old: Pool, new: Pool) -> None:
+    await old.redis.read("HSET", "{jq:0}:cards", "aa", "{}")
+    await move(old, new)
+    assert await old.redis.read("EXISTS", "{jq:0}:cards") == 1
+    assert await new.redis.read("EXISTS", "{jq:0}:cards") == 0
+
+
+async def define(pool: Pool, name: str, every_ms: int = HOUR, **options: Any) -> Scheduled:
+    scheduled = Scheduled(pool, HeldClock())
+    await scheduled.define(name, every_ms, **options)
+    return scheduled
+
+
+async def occur(pool: Pool, name: str, times: int = 1) -> None:
+    """Make the next occurrences of a schedule as if their times had come."""
+    scheduled = Scheduled(pool, HeldClock())
+    for _ in range(times):
+        record = await scheduled.record(name)
+        copy = pool.shape(NewJob(name, "t", b""))
+        plan = (name, record.revision, record.next, record.next + HOUR, 0, 1, 1, "", "", 0, copy.front)
+        await pool.call(
+            *("occur", scheduled.schedules.shard(name), (*plan, record.next, 1)),
+            now=pool.clock.now(),
+            bucket=0,
+            met=record.bucket,
+        )
+
+
+async def schedules(pool: Pool) -> dict[str, tuple[Schedule, list[bytes]]]:
+    """All schedules but for their buckets, with the occurrences that are remembered of each."""
+    found = {}
+    for shard, keys in enumerate(pool.keys):
+        cursor = 0
+        while True:
+            page, cursor = await Schedules(pool).page(shard, cursor, "*")
+            for each in page:
+                occurrences = await pool.redis.read("ZRANGE", keys.occurrences(each.name), 0, -1, "WITHSCORES")
+                found[each.name] = each._replace(bucket=0), occurrences
+            if not cursor:
+                break
+    return found
+
+
+async def test_schedules_move_with_their_times_and_their_occurrences(
+    old: Pool, new: Pool, redis: Redis, other: Redis
+) -> None:
+    for number in range(150):
+        await define(old, f"s{number}", HOUR + number, paused=number % 7 == 0, body="x" * 100 * number)
+    for number in (1, 2, 3):
+        await occur(old, f"s{number}", number)
+    await add(old, "job")
+    before = await schedules(old)
+    assert [len(before[f"s{number}"][1]) // 2 for number in (1, 2, 3)] == [1, 2, 3]
+    moved = await move(old, new)
+    assert (moved.done, moved.schedules, moved.jobs, moved.known) == (True, 150, 7, 0)
+    assert await schedules(new) == before and await schedules(old) == {}
+    assert await redis.read("KEYS", "*:[ombd]:*") == []
+    await sound(old)
+    await sound(new)
+    await check_books(other, new)
+    record = (await Schedules(new).see("s3")).schedule
+    assert record and await Schedules(new).undefine(record) == 3
+    assert (await move(old, new)).schedules == 0
+
+
+async def test_more_occurrences_than_one_script_takes_move_too(old: Pool, new: Pool) -> None:
+    await define(old, "s")
+    await occur(old, "s")
+    more = [value for ms in range(1, 2_500) for value in (ms, ms)]
+    await old.redis.read("ZADD", old.keys[0].occurrences("s"), *more)
+    before = await schedules(old)
+    assert (await move(old, new)).schedules == 1
+    assert await schedules(new) == before and len(before["s"][1]) == 5_000
+    await sound(old)
+
+
+async def test_a_name_that_the_new_redis_knows_keeps_what_it_has_there(old: Pool, new: Pool) -> None:
+    await define(old, "s", body="old")
+    await define(new, "s", body="new")
+    moved = await move(old, new)
+    assert (moved.schedules, moved.known) == (1, 1)
+    assert b"new" in (await schedules(new))["s"][0].definition
+    assert await schedules(old) == {}
+
+
+async def test_a_schedule_follows_its_last_occurrence(old: Pool, new: Pool) -> None:
+    """With `overlap: skip`, its next occurrence depends on that."""
+    await define(old, "s")
+    await occur(old, "s")
+    job = await pop_one(old)
+    await define(old, "free")
+    mover = asyncio.create_task(move(old, new))
+    await until(lambda: _has_schedule(new, "free"))
+    assert await state(old, job.id) == "reserved" and not await _has_schedule(new, "s")
+    await finish(old, job.id, job.lease)
+    assert (await mover).schedules == 2
+    assert await state(new, job.id) == "finished" and await _has_schedule(new, "s")
+
+
+async def _has_schedule(pool: Pool, name: str) -> bool:
+    return (await Schedules(pool).see(name)).schedule is not None
+
+
+async def test_schedules_that_a_dead_mover_took_are_put_by_the_next_one(old: Pool, new: Pool) -> None:
+    for name in ("a", "b"):
+        await define(old, name)
+    before = await schedules(old)
+    await moving.export(old, 0, [b"a", b"b"])
+    assert await schedules(old) == {}
+    assert (await move(old, new, patience_s=0.05)).schedules == 2
+    assert await schedules(new) == before
+    assert await old.redis.read("KEYS", "*:m:*") == []
+
+
+async def test_two_movers_move_each_schedule_once(old: Pool, new: Pool) -> None:
+    for number in range(300):
+        await define(old, f"s{number}")
+    before = await schedules(old)
+    first, second = await asyncio.gather(move(old, new), move(old, new))
+    assert first.schedules + second.schedules == 300 and first.known + second.known == 0
+    assert await schedules(new) == before
+
+
+async def test_schedules_that_find_no_room_go_back(old: Pool, new: Pool, other: Redis) -> None:
+    for number in range(50):
+        await define(old, f"s{number}")
+    before = await schedules(old)
+    await other.read("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", 1)
+    with pytest.raises(NoRoom):
+        await move(old, new)
+    assert await schedules(old) == before and await schedules(new) == {}
+    await sound(old)
+    await other.read("CONFIG", "SET", "maxmemory", 0)
+    assert (await move(old, new)).schedules == 50
+    assert await schedules(new) == before
+
+
+async def test_a_schedule_that_moves_while_both_services_run_has_each_occurrence_once(old: Pool, new: Pool) -> None:
+    """Timers on both, and three moves to and fro."""
+    here, there = Scheduled(old, HeldClock()), Scheduled(new, HeldClock())
+    for number in range(20):
+        await here.define(f"s{number}", 500, catch_up="all")
+    stop = asyncio.Event()
+    finished: Counter[str] = Counter()
+
+    async def serve(scheduled: Scheduled) -> None:
+        while not stop.is_set():
+            await scheduled.tick()
+            jobs = await pop(scheduled.pool, count=100)
+            await scheduled.pool.finish([(job.id, job.lease) for job in jobs])
+            finished.update(job.id for job in jobs)
+
+    serving = [asyncio.create_task(serve(each)) for each in (here, there)]
+    for pair in ((old, new), (new, old), (old, new)):
+        async with asyncio.timeout(20):
+            await move(*pair)
+    await until(lambda: len(finished) > 20)
+    stop.set()
+    await asyncio.gather(*serving)
+    await there.tick()
+    while jobs := await popped_ids(new):
+        finished.update(jobs)
+    assert set(finished.values()) == {1}
+    for number in range(20):
+        record = await there.record(f"s{number}")
+        wanted = {f"s{number}@{ms}" for ms in range(record.start + 500, record.last + 1, 500)}
+        assert {each for each in finished if each.startswith(f"s{number}@")} == wanted

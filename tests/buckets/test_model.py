@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import json
 import os
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,7 +31,9 @@ from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.events.codec import Event, read_all
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag, Verb
+from buckets.layout import SCHEDULE
 from buckets.pool.add_codec import Added
+from buckets.pool.limits import Limit
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Offer
 from buckets.record import OPTIONAL, unpack_optional
@@ -39,6 +43,7 @@ from buckets.topics.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.events.switched import switch_on
 from tests.buckets.model import Answer, Arrow, Model
+from tests.buckets.schedules.scheduled import Scheduled
 from tests.buckets.topics.walks import peeked
 from tests.redis_server import RedisServer
 
@@ -59,7 +64,7 @@ plain_jobs = st.builds(
     delay_ms=st.sampled_from([0, 0, 0, 1_000]),
     ttr_ms=st.just(1_000),
     retention_ms=st.sampled_from([60_000, 0]),
-    if_exists=st.sampled_from(["replace", "keep", "renew"]),
+    if_exists=st.sampled_from(["replace", "keep", "renew", "later", "sooner"]),
 )
 odd_jobs = st.builds(
     NewJob,
@@ -73,7 +78,7 @@ odd_jobs = st.builds(
     backoff_ms=st.sampled_from([(), (), (5_000,), (0, 1_000, 90_000_000)]),
     ttl_ms=st.sampled_from([None, None, 1, 1_500, 60_000, 86_400_000]),
     retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis expires it by its own clock: no run takes that long
-    if_exists=st.sampled_from(["keep", "replace", "replace", "renew", "reject"]),
+    if_exists=st.sampled_from(["keep", "replace", "replace", "renew", "reject", "later", "later", "sooner"]),
     most_pending=st.sampled_from([0, 0, 0, 1, 2]),
     note=st.sampled_from([b"", b"", b"n", bytes(64)]),
     keeps_body=st.booleans(),
@@ -86,8 +91,38 @@ groups = st.one_of(
         lambda pair: [dataclasses.replace(pair[n], id=f"e@{n + 1}", topic=TOPICS[n]) for n in (0, 1)]
     ),
 )
+names = st.sampled_from(["s", "order"])
+definitions = st.fixed_dictionaries(
+    {
+        "every_ms": st.sampled_from([5_000, 60_000, 3_600_000]),
+        "catch_up": st.sampled_from(["last", "all", "none"]),
+        "caught_up": st.just(2),
+        "topic": st.sampled_from(TOPICS),
+        "copies": st.sampled_from([[], [], TOPICS]),
+        "skips": st.booleans(),
+        "jitter_ms": st.sampled_from([0, 0, 700]),
+        "most": st.sampled_from([0, 0, 1, 2, 4]),
+        "paused": st.sampled_from([False, False, False, True]),
+        "body": st.sampled_from(["", "b"]),
+        "fields": st.fixed_dictionaries(
+            {
+                "ttr_ms": st.sampled_from([0, 1_000, 60_000]),
+                "tries": st.sampled_from([0, 1, 16]),
+                "ttl_ms": st.sampled_from([None, None, 1_500, 60_000]),
+                "retention_ms": st.sampled_from([0, 60_000]),
+            }
+        ),
+    }
+)
 # Ahead of the held clock, or behind it, in ms; 0: the delay counts.
 ats = st.sampled_from([0, 0, 0, 1, -1, 700, 86_400_000])
+limits = st.sampled_from(
+    [
+        *({}, {}, {}),
+        {"t": Limit(rate=3.0), "u:1": Limit(concurrency=1)},
+        {"t": Limit(rate=1000.0, concurrency=2), "u:1": Limit(rate=0.5)},
+    ]
+)
 leases = st.sampled_from(["none", "none", "newest", "newest", "first", "of nobody"])
 offers = st.lists(
     st.builds(
@@ -160,13 +195,16 @@ class Comparison(RuleBasedStateMachine):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
-    @initialize(shards=st.sampled_from([1, 1, 4]), buckets=st.sampled_from([1, 3]))
-    def open(self, shards: int, buckets: int) -> None:
+    @initialize(shards=st.sampled_from([1, 1, 4]), buckets=st.sampled_from([1, 3]), limits=limits)
+    def open(self, shards: int, buckets: int, limits: dict[str, Limit]) -> None:
         self.clock = HeldClock()
         self.run(self.redis.read("FLUSHALL"))
         self.pool = self.run(Pool.open(self.redis, "m", shards=shards, buckets=buckets, clock=self.clock))
         self.model = Model(shards, self.clock.now_us)
-        self.leases: dict[str, list[int]] = {job_id: [] for job_id in IDS}
+        self.scheduled = Scheduled(self.pool, self.clock)
+        self.leases: defaultdict[str, list[int]] = defaultdict(list)
+        self.pool.limits = self.model.limits = limits if shards == 1 else {}  # of several, some permits lapse
+        self.deliveries: dict[str, list[int]] = {topic: [] for topic in self.model.limits}  # us
         self.handed_out: list[Job] = []
         self.purges: list[tuple[str, State | None, Position]] = []
         self.known: dict[str, tuple[bytes, bytes]] = {}  # optional fields and body, as events told them
@@ -184,12 +222,18 @@ class Comparison(RuleBasedStateMachine):
         """What the scripts told since the last step is what the model did, in the order of each job's moves, and enough
         to know its record."""
         told: dict[str, list[Event]] = {}
+        told_of: list[tuple[str, Verb]] = []
         for keys in self.pool.keys:
             for _, fields in self.run(self.redis.read("XRANGE", keys.events, "-", "+")):
                 for event in read_all(fields)[1]:
                     assert isinstance(event, Event)
-                    told.setdefault(event.id, []).append(event)
+                    if event.id.startswith(SCHEDULE):
+                        told_of.append((event.id.removeprefix(SCHEDULE), Verb(event.verb)))
+                    else:
+                        told.setdefault(event.id, []).append(event)
             self.run(self.redis.read("XTRIM", keys.events, "MAXLEN", "0"))
+        assert sorted(told_of) == sorted(self.model.told_of)
+        self.model.told_of.clear()
         wanted: dict[str, list[Any]] = {}
         for job_id, *rest in self.model.told:
             wanted.setdefault(job_id, []).append(tuple(rest))
@@ -273,19 +317,30 @@ class Comparison(RuleBasedStateMachine):
         popped = self.run(self.pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker, by_priority=by_priority))
         answer = [job.id for job in popped.jobs], popped.left, popped.opens_us
         for order in itertools.permutations(range(self.model.shards)):
-            look = self.model.look(order, topics, count, by_priority)
+            look = self.model.look(order, topics, count, by_priority, ttr_ms)
             if answer == (look.ids, look.left, look.opens_us):
                 break
         assert answer == (look.ids, look.left, look.opens_us)
         expected = self.model.pop(look, ttr_ms, worker)
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
+        assert {each[:2] for each in popped.limited} == self.model.limited(look)
         self.hand_out(popped.jobs)
 
     def hand_out(self, jobs: list[Job]) -> None:
+        for topic, times in self.deliveries.items():
+            times.extend([self.clock.now_us] * sum(job.topic == topic for job in jobs))
+            self.check_limit(self.model.limits[topic], times, topic)
         for job in jobs:
             self.model.lives[job.id].bucket = job.bucket
             self.leases[job.id].append(job.lease)
         self.handed_out += jobs
+
+    def check_limit(self, limit: Limit, times: list[int], topic: str) -> None:
+        """What the limits promise, whatever the model thinks of it: in the second that ends now, and now."""
+        last_second = [time for time in times if time > self.clock.now_us - 1_000_000]
+        assert not limit.rate or len(last_second) <= limit.rate + max(1, limit.rate / 100)
+        reserved = self.run(Topics(self.pool).counts(topic))["reserved"]
+        assert not limit.concurrency or reserved <= limit.concurrency
 
     @rule(new=new_jobs, count=st.sampled_from([1, 1, 2]), worker=st.sampled_from(["", "w"]), again=st.booleans())
     def deliver(self, new: NewJob, count: int, worker: str, again: bool) -> None:
@@ -340,9 +395,7 @@ class Comparison(RuleBasedStateMachine):
             return
         assert isinstance(expected, dict)
         assert facts(job, expected) == expected
-        self.model.lives[job_id].bucket = job.bucket
-        self.leases[job_id].append(job.lease)
-        self.handed_out.append(job)
+        self.hand_out([job])
 
     @precondition(lambda self: any(life.state is State.DEAD for life in self.model.lives.values()))
     @rule(worker=st.sampled_from(["", "w"]))
@@ -512,19 +565,73 @@ class Comparison(RuleBasedStateMachine):
     def advance_to_what_is_next(self, early_us: int, tick: bool) -> None:
         """To the moment of the next event, or just before it, when nothing may move."""
         times = [at for life in self.model.lives.values() if (at := life.look_at()) is not None]
+        times += [schedule.entry for schedule in self.model.schedules.values()]
         ahead = [at * 1000 - self.model.now_us for at in times if at * 1000 > self.model.now_us]
         self.go(max(0, min(ahead, default=0) - early_us))
         if tick:
             self.due()
 
+    @rule(name=names, said=definitions)
+    def schedule(self, name: str, said: dict[str, Any]) -> None:
+        assert self.run(self.scheduled.define(name, **said)) == self.model.schedule(name, said)
+        self.model.schedules[name].bucket = self.run(self.scheduled.record(name)).bucket
+        self.see_schedule(name)
+
+    @precondition(lambda self: self.model.schedules)
+    @rule(new=odd_jobs)
+    def schedule_again(self, new: NewJob) -> None:
+        """The same definition; and a foreign job with the id of its next occurrence."""
+        name, schedule = next(iter(self.model.schedules.items()))
+        self.schedule(name, schedule.said)
+        if schedule.next and not schedule.said["copies"]:
+            self.add([dataclasses.replace(new, id=f"{name}@{schedule.next}")], 0)
+
+    @rule(name=names)
+    def unschedule(self, name: str) -> None:
+        seen = self.run(self.scheduled.schedules.see(name)).schedule
+        live = self.run(self.scheduled.schedules.undefine(seen)) if seen else None
+        assert live == self.model.unschedule(name)
+
+    @rule(
+        name=names,
+        said=definitions,
+        us=st.sampled_from([0, 0, 1_000_000, 8_000_000, 60_000_000, 7_200_000_000]),
+        times=st.sampled_from([1, 2]),
+    )
+    def let_it_occur(self, name: str, said: dict[str, Any], us: int, times: int) -> None:
+        """By chance alone, few schedules would last until their times."""
+        if name not in self.model.schedules:
+            self.schedule(name, said)
+        for _ in range(times):
+            self.go(max(self.model.schedules[name].next * 1_000 - self.model.now_us, 0) + us)
+            self.due()
+
+    def see_schedule(self, name: str) -> None:
+        """Compare the record and the entry of a schedule."""
+        schedule, record = self.model.schedules[name], self.run(self.scheduled.record(name))
+        assert (record.start, record.next, record.last) == (schedule.start, schedule.next, schedule.last)
+        assert json.loads(record.definition) == schedule.said
+        assert (self.run(self.scheduled.entry(name)) or 0) == schedule.entry
+
+    def occur(self, shard: int, bucket: int, met: list[str]) -> None:
+        """What a process does for the schedules that a timer has met."""
+        for name in met:
+            self.run(self.scheduled.occurrences.make(shard, bucket, [name]))
+            for job_id in self.model.occur(name):
+                self.see(job_id)
+            self.see_schedule(name)
+
     @rule(some=offers)
     def due(self, some: Sequence[Offer] = ()) -> None:
-        """What the timers do, for pops that wait too."""
+        """What the timers do, for pops that wait too; those of topics with limits are offered to no timer."""
+        some = [offer for offer in some if self.model.limits.keys().isdisjoint(offer.topics)]
         for shard in range(self.model.shards):
             for bucket in range(self.pool.buckets):
-                moved, wait_us, handed = self.run(self.pool.due(shard, bucket, some))
+                met: list[str] = []
+                moved, wait_us, handed = self.run(self.pool.due(shard, bucket, some, met))
                 *answer, expected = self.model.due(shard, bucket, some)
-                assert ([moved, wait_us], list(map(len, handed))) == (answer, list(map(len, expected)))
+                assert ([moved, wait_us, set(met)], list(map(len, handed))) == (answer, list(map(len, expected)))
+                self.occur(shard, bucket, met)
                 for job, each in zip(itertools.chain(*handed), itertools.chain(*expected), strict=True):
                     assert facts(job, each) == each
                 self.hand_out(list(itertools.chain(*handed)))
@@ -641,13 +748,16 @@ class Comparison(RuleBasedStateMachine):
         if hasattr(self, "handed_out"):
             for topic in TOPICS:
                 self.stats(topic)
-            for job_id in IDS:
+            for job_id in {*IDS, *self.model.lives}:
                 self.see(job_id)
+            for name in self.model.schedules:
+                self.see_schedule(name)
             self.run(check_books(self.redis, self.pool))
             self.run(self.pool.close())
             type(self).arrows += self.model.arrows
 
 
+@pytest.mark.timeout(1200)  # of itself it takes two minutes
 def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
     long = "JOBQUEUE_MODEL_STEPS" in os.environ
     number = int(os.environ.get("JOBQUEUE_MODEL_SEED", random.randrange(2**32) if long else 1))

@@ -19,7 +19,8 @@ FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rgl
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
 READERS = (
     *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
-    *("read_number", "read_stream", "walk", "totals", "known"),
+    *("read_instances", "read_number", "read_stream", "walk", "totals", "known", "read_schedules", "count_live"),
+    *("audit_schedules", "read_figures", "read_operations", "count_topics"),
 )
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
@@ -79,13 +80,21 @@ def test_arguments_are_read_in_the_head_and_nowhere_below(script: Script) -> Non
 def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(script: Script) -> None:
     found = HEAD.match(SOURCES[script.name])
     flags = found and found["flags"]
-    takes_room = script.name in ("add", "import", "rewrite")
+    takes_room = script.name in (
+        *("add", "import", "import_schedules", "rewrite", "define", "occur", "put_schedule", "add_figures"),
+        "plan_operation",
+    )
     assert flags == (None if takes_room else "no-writes" if script.name in READERS else "allow-oom")
 
 
 def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
     assert script.repeatable == (
-        script.name not in ("pop", "pop_by_priority", "due", "take", "release", "bury", "kick", "run", "note_actions")
+        script.name
+        not in (
+            *("pop", "pop_by_priority", "pop_limited", "due", "take"),
+            *("release", "bury", "kick", "run", "note_actions", "undefine", "forget_occurrences", "add_figures"),
+            *("change_operation", "apply_operation"),
+        )
     )
 
 
@@ -180,9 +189,12 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
     subcommand = r"(?:(?<='XINFO', )'(?:GROUPS|STREAM)', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
     called = re.findall(rf"(?:redis\.p?call|index|read)\('[A-Z]+', {subcommand}([^,)]+)", text)
-    prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
+    prefixed = (
+        r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|OPERATION) \.\. "
+    )
     whole = (
-        r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|ACTIONS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|CARDS|COUNTER|TOKENS|ACTIONS|SCHEDULES|FIGURED|OPERATIONS|"
+        r"meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
         r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")

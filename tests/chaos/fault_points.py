@@ -37,6 +37,7 @@ HOWS = (KILL, CUT)
 _BUCKETS = 2
 _LIFE_S = 30.0
 _DRAIN_S = 20.0
+_PATIENCE_S = 30.0  # with the Redis of a lane: six of them share the machine
 _SHOWN = 2000  # characters of the log to print
 _TURNS = 3  # for a point that a life did not reach, because its timing varies
 
@@ -112,7 +113,7 @@ class Lane:
         return outcome
 
     async def _begin(self) -> None:
-        redis = Redis(self._redis.url)
+        redis = Redis(self._redis.url, timeout_s=_PATIENCE_S)
         await redis.read("FLUSHALL")
         await redis.read("SCRIPT", "FLUSH")
         await redis.close()
@@ -157,7 +158,7 @@ class Lane:
 
     async def _faults(self) -> list[Finding]:
         """What fsck reports at the end."""
-        redis = Redis(self._redis.url)
+        redis = Redis(self._redis.url, timeout_s=_PATIENCE_S)
         try:
             report = await (await Fsck.open(redis, rest=0)).run()
         finally:

@@ -37,8 +37,13 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
     body: int | None = None
     lease: int | None = None  # µs on Redis's clock: when a pop was delivered
     redis: float | None = None  # unix seconds on Redis's clock when the command was done, if the answer reports it
-    due: float | None = None  # unix seconds
+    due: float | None = None  # unix seconds; of a schedule, its next time
     until: float | None = None  # unix seconds: the end of a lease after a touch
+    created: float | None = None  # unix seconds: for a pop, when the job was added
+    every: float | None = None  # s: the times of a schedule are so far apart,
+    start: float | None = None  # unix seconds: and count from here
+    catch_up: str | None = None
+    overlap: str | None = None
     delay: float | None = None  # s
     ttr: float | None = None  # s
     ttl: float | None = None  # s

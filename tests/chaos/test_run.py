@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.chaos.history import read
 from tests.chaos.load.load import Work
+from tests.chaos.load.scheduling import Timetable
 from tests.chaos.nemeses import NEMESES, Nemesis, make
 from tests.chaos.run import run
 from tests.chaos.scenarios.catalog import SCENARIOS
@@ -18,6 +20,7 @@ from tests.chaos.servers.redis import volatile
 from tests.chaos.stage import Stage
 
 _LIGHT = Work(rate=60, producers=1, consumers=2)
+EVERY_S = 2
 
 
 class Steal(Nemesis):
@@ -29,6 +32,22 @@ class Steal(Nemesis):
             job = max(job for ids in delayed for job in ids).decode()
             assert await stage.standalone.read("DEL", f"{{jq:0}}:j:{job}")
             (stage.folder.parent / "stolen").write_text(job)
+
+
+class Skip(Nemesis):
+    """Sets the next time of a schedule to the one after it, without a trace in the history."""
+
+    async def strike(self, stage: Stage) -> None:
+        with stage.history.fault("skip"):
+            script = """
+                local record = redis.call('HGET', KEYS[1], ARGV[1])
+                local time = struct.unpack('>I6', string.sub(record, 17, 22))  -- buckets/layout.py
+                local later = struct.pack('>I6', time + ARGV[2] * 1000)
+                redis.call('HSET', KEYS[1], ARGV[1], string.sub(record, 1, 16) .. later .. string.sub(record, 23))
+                return time"""
+            command = ("EVAL", script, "1", "{jq:0}:schedules", "schedule-0", str(EVERY_S))
+            skipped = await stage.standalone.read(*command)
+            (stage.folder.parent / "skipped").write_text(f"schedule-0@{skipped}")
 
 
 class Hold(Nemesis):
@@ -47,8 +66,8 @@ class Hold(Nemesis):
             self.held.extend((client, redis))
 
 
-def scenario(nemesis: str, every_s: float) -> Scenario:
-    return Scenario(nemesis, "", volatile, {nemesis: {"every_s": every_s}}, work=_LIGHT)
+def scenario(nemesis: str, every_s: float, work: Work = _LIGHT) -> Scenario:
+    return Scenario(nemesis, "", volatile, {nemesis: {"every_s": every_s}}, work=work)
 
 
 async def test_a_service_whose_redis_loses_a_job_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +80,17 @@ async def test_a_service_whose_redis_loses_a_job_is_caught(tmp_path: Path, monke
     events = read(outcome.folder)
     assert {events[line - 1].id for line in lost.lines} == {lost.id}
     assert f"lost: {lost.id}: " in (outcome.folder / "findings.txt").read_text()
+
+
+async def test_a_service_whose_redis_passes_over_a_time_of_a_schedule_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(NEMESES, "skip", f"{__name__}:Skip")
+    work = replace(_LIGHT, timetable=Timetable(4, (EVERY_S,)))
+    outcome = await run(scenario("skip", 3, work), 5, 7, tmp_path / "run")
+    (skipped,) = outcome.report.findings
+    assert (skipped.invariant, skipped.id) == ("skipped", (tmp_path / "skipped").read_text())
+    assert outcome.report.figures.occurrences >= 8
 
 
 async def test_what_is_left_behind_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

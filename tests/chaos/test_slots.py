@@ -10,8 +10,22 @@ import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-from buckets import Fsck, Numbers, Redis
+from buckets import (
+    Figures,
+    Fsck,
+    Limit,
+    Numbers,
+    Occurrences,
+    Operations,
+    Plan,
+    Redis,
+    Schedule,
+    Schedules,
+    Time,
+    read_instances,
+)
 from buckets.events.restoring import Lost, Restoring
 from buckets.events.switch import read_events, switch_off
 from buckets.job import NewJob, State
@@ -20,6 +34,8 @@ from buckets.pool.standing import standing
 from buckets.record import Fields, pack_record
 from buckets.scripts import SCRIPTS
 from buckets.shards import Item
+from buckets.timers.members import sign_out
+from tests.buckets.operations.operating import carried_out, carry_out
 from tests.chaos.forked_service import ForkedService
 from tests.chaos.history import History
 from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife
@@ -31,7 +47,9 @@ from tests.waiting import until
 _SHARDS = 4
 _BUCKETS = 2
 # These need a replica, another Redis, a check without repairs, or tokens.
-_ABSENT = {"barrier", "export", "find_orphans", "lease_rate", "note_used", "write_tokens"}
+_ABSENT = {"barrier", "export", "find_orphans", "lease_rate", "note_used", "write_tokens"} | {
+    *("audit_schedules", "export_schedules", "import_schedules", "put_schedule"),
+}
 _MAYBE = {"forget"}  # by sweeps, if it takes long enough
 
 
@@ -93,6 +111,9 @@ async def mend(redis: Redis) -> None:
     # A service does this every two seconds, and the one above may not have lived that long.
     held = await pool.each("check_leases", [Item(job.id, (job.id, job.lease)) for job in popped.jobs])
     assert held == [1] * 20
+    # As one does that is asked for all instances, and one that is stopped in order.
+    await read_instances(pool)
+    await sign_out(pool, "nobody")
     await pool.close()
 
 
@@ -143,15 +164,64 @@ async def keep_journal(redis: Redis, url: str, redis_url: str) -> None:
     await pool.close()
 
 
+async def keep_schedules(redis: Redis) -> None:
+    """Schedules on all shards, whose occurrences are popped from a topic with a rate."""
+    pool = await Pool.open(redis, shards=_SHARDS, buckets=_BUCKETS)
+    pool.limits = {"t": Limit(rate=100_000.0)}
+    schedules = Schedules(pool)
+
+    async def plan(schedule: Schedule, now: int) -> Plan:
+        return Plan(0, [Time(now, now)], "t", [("", NewJob("", "t", b"1"))])
+
+    occurrences = Occurrences(schedules, plan)
+    names = [f"s{number}" for number in range(20)]
+    for name in names:
+        await schedules.define(name, await schedules.see(name), b"{}", 1, 1)
+        schedule = (await schedules.see(name)).schedule
+        assert schedule
+        await occurrences.make(schedules.shard(name), schedule.bucket, [name])
+    assert len((await pool.pop(["t"], 20)).jobs) == 20
+    for name in names:
+        schedule = (await schedules.see(name)).schedule
+        assert schedule and await schedules.undefine(schedule) == 1
+    await pool.close()
+
+
+async def keep_figures(redis: Redis) -> None:
+    """Figures of a topic, which a service adds every ten seconds, and the one above may not have lived that long."""
+    pool = await Pool.open(redis)
+    figures = Figures(pool, 48, 100)
+    await figures.add({"": {"adds": 1}, "t": {"adds": 1}})
+    minute = await pool.now_ms() // 60_000
+    assert [numbers async for _, numbers in figures.read("t", minute - 1, minute)] == [{"adds": 1}]
+    await pool.close()
+
+
+async def change_many(redis: Redis) -> None:
+    """Jobs on all shards, which an operation moves."""
+    pool = await Pool.open(redis, shards=_SHARDS, buckets=_BUCKETS)
+    await pool.add([NewJob(f"job{number}", "t", b"1", delay_ms=60_000) for number in range(40)])
+    async with carried_out(pool):
+        assert (await carry_out(pool, "run")).done == 40
+    assert len(await Operations(pool).page()) == 1
+    await pool.close()
+
+
 async def test_a_script_touches_no_key_of_another_shard(own_server: RedisServer, tmp_path: Path) -> None:
-    flags = {"shards": _SHARDS, "buckets": _BUCKETS, "virtual_topics": VIRTUAL_TOPICS, "durability_timeout_s": 0.05}
+    chosen: dict[str, Any] = {"shards": _SHARDS, "buckets": _BUCKETS, "durability_timeout_s": 0.05}
     redis = Redis(own_server.url)
     async with monitored(own_server) as seen:
-        await live(ForkedService(tmp_path / "log", redis=own_server.url, **flags), tmp_path)
+        service = ForkedService(tmp_path / "log", virtual_topics=VIRTUAL_TOPICS, redis=own_server.url, **chosen)
+        await live(service, tmp_path)
         await redis.read("FLUSHALL")
         await mend(redis)
         await redis.read("FLUSHALL")
         await serve_dialects(redis)
+        await redis.read("FLUSHALL")
+        await keep_schedules(redis)
+        await keep_figures(redis)
+        await redis.read("FLUSHALL")
+        await change_many(redis)
         await redis.read("FLUSHALL")
         await keep_journal(redis, f"sqlite:///{tmp_path}/journal", own_server.url)
     await redis.close()

@@ -30,6 +30,19 @@ def test_a_timedelta_becomes_seconds() -> None:
     assert (fields["delay"], fields["backoff"]) == (1800, [1.5, 2])
 
 
+@pytest.mark.parametrize("how", ["later", "sooner"])
+def test_an_add_that_moves_a_job_may_leave_its_body_as_it_is(how: Any) -> None:
+    fields = commands.add("t", ..., 1800, id="1", if_exists=how, spread=timedelta(minutes=1)).fields
+    assert fields == {"command": "add", "topic": "t", "id": "1", "delay": 1800, "spread": 60, "if_exists": how}
+    assert commands.add("t", None, if_exists=how).fields["body"] is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"if_exists": "replace"}, {"if_exists": None}])
+def test_any_other_add_needs_a_body(fields: Any) -> None:
+    with pytest.raises(TypeError, match="an add needs a body, except with if_exists later or sooner"):
+        commands.add("t", ..., **fields)
+
+
 def test_the_third_argument_of_an_add_is_its_delay() -> None:
     assert commands.add("t", 1, 1800, id="1").fields == commands.add("t", 1, delay=1800, id="1").fields
     assert commands.add("t", 1, timedelta(minutes=30)).fields["delay"] == 1800

@@ -23,12 +23,33 @@ from jobqueue_client.retry import Retries, is_final, is_safe, may_repeat, pause_
 SAFE: list[dict[str, Any]] = [
     {"command": "add", "topic": "t", "id": "1"},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "keep", "retention": 1},
+    *({"command": "operation", "do": do} for do in ("plan", "get", "list")),
     {"command": "touch", "id": "1", "lease": 1},
     {"command": "release", "id": "1", "lease": 1},
     {"command": "bury", "id": "1", "lease": 1},
     *(
         {"command": name}
-        for name in ("finish", "delete", "get", "stats", "peek", "topics", "workers", "pause", "resume", "leave")
+        for name in (
+            "schedule",
+            "unschedule",
+            "schedules",
+            "finish",
+            "delete",
+            "get",
+            "stats",
+            "forecast",
+            "find",
+            "figures",
+            "peek",
+            "topics",
+            "workers",
+            "instances",
+            "health",
+            "settings",
+            "pause",
+            "resume",
+            "leave",
+        )
     ),
 ]
 UNSAFE: list[dict[str, Any]] = [
@@ -38,6 +59,7 @@ UNSAFE: list[dict[str, Any]] = [
     {"command": "add", "topic": "t", "id": "1", "if_exists": "replace"},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "renew"},
     {"command": "add", "topic": "t", "id": "1", "retention": 0.0},
+    *({"command": "operation", "do": do} for do in ("start", "pause", "resume", "cancel")),
     {"command": "touch", "id": "1"},
     {"command": "release", "id": "1", "lease": None},
     {"command": "bury", "id": "1"},

@@ -68,6 +68,19 @@ def test_an_order_that_is_not_paid_is_closed_after_half_an_hour(queue: Queue, sh
     queue.assert_none_waiting()
 
 
+def test_a_nightly_job_runs_when_the_clock_has_gone_through_its_night(queue: Queue) -> None:
+    reported: list[int] = []
+    worker = worker_of(("report", lambda job: reported.append(job.body["of"])))
+    queue.client.schedule("nightly", "report", {"of": 1}, cron="30 2 * * *", zone="Europe/Berlin")
+    assert queue.drain(worker) == []
+    queue.advance(days=1)
+    (done,) = queue.drain(worker)
+    assert (reported, done.outcome, done.job.id.partition("@")[0]) == ([1], "finished", "nightly")
+    assert queue.client.unschedule("nightly")["live"] == 0
+    queue.advance(days=7)
+    queue.assert_none_waiting()
+
+
 def test_of_an_order_that_is_paid_nothing_waits(queue: Queue, shop: Shop) -> None:
     shop.place(1001)
     shop.pay(1001)

@@ -149,7 +149,7 @@ await worker.run();
 
 
 async def test_a_failure_is_one_line_of_json_that_names_the_place(stage: Stage, tmp_path: Path) -> None:
-    await add(stage, "failing", 1, tries=1, body={"n": 1, "card": "4111"})
+    await add(stage, "failing", 1, tries=1, body={"n": 1, "card": "4111 1111"})
     async with program(FAILING, stage.service.url, tmp_path) as node:
         assert await node.end() == 0
         log = await node.log()
@@ -170,7 +170,7 @@ async def test_a_failure_is_one_line_of_json_that_names_the_place(stage: Stage, 
         assert [each["message"] for each in log] == [
             *("worker.started", "job.failed", "job.died", "worker.stopping", "worker.stopped")
         ]
-        assert "4111" not in json.dumps(log)
+        assert "4111 1111" not in json.dumps(log)
 
 
 AROUND = """

@@ -44,6 +44,7 @@ def given(stage: Stage) -> Names:
     soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
     addresses = {"$service": stage.service.url, "$proxy": stage.proxy.url, "$nobody": "http://127.0.0.1:1"}
     times = {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
+    times["$an_hour_ago_as_text"] = (soon - timedelta(hours=2)).isoformat()
     return {**times, **addresses, **TOKENS, "$token_file": str(stage.token_file)}
 
 

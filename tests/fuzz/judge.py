@@ -13,13 +13,15 @@ from jobqueue.errors import STATUS
 from tests.fuzz.requests import Lease, Request, damaged, framed, written
 from tests.fuzz.wire import PATIENCE_S, Response, Wire
 
-# Every key with a digest of its value and its expiry, but for the locks, the roll, the reports about workers and the
-# fence, which expire by themselves, and for the log of actions, which has the refused ones too. The tests' Redis keeps
-# small collections packed and does not compress: equal values have equal dumps.
+# Every key with a digest of its value and its expiry, but for the locks, the roll, the reports about workers, the
+# figures and the fence, which expire by themselves, and for the log of actions, which has the refused ones too. The
+# tests' Redis keeps small collections packed and does not compress: equal values have equal dumps.
 _STATE = """#!lua flags=no-writes
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
   if not (string.find(key, '}:lock:') or string.find(key, '}:roll$') or string.find(key, '}:w:')
+    or string.find(key, '}:f:') or string.find(key, '}:figured$') or string.find(key, '}:cards$')
+    or string.find(key, '}:op:') or string.find(key, '}:ops$')
     or string.find(key, '}:fence$') or string.find(key, '}:actions$')) then
     local dump = redis.call('DUMP', key)
     found[#found + 1] = key .. ' ' .. redis.sha1hex(dump) .. ' ' .. redis.call('PEXPIRETIME', key)
@@ -32,7 +34,11 @@ REDIS_OPTIONS = (
     *("--hash-max-listpack-entries", "1000000", "--zset-max-listpack-entries", "1000000", "--rdbcompression", "no"),
     *("--hash-max-listpack-value", "1000000", "--zset-max-listpack-value", "1000000"),
 )
-_READS = ("get", "explain", "stats", "peek", "topics", "workers", "leave", "whoami", "actions")
+_READS = (
+    *("get", "explain", "stats", "forecast", "figures", "peek", "find", "topics", "schedules", "workers"),
+    *("instances", "health", "settings", "leave", "whoami", "actions"),
+    "operation",  # none is started, as no plan's id is known
+)
 
 
 class Judge:

@@ -129,8 +129,17 @@ ODD: list[Any] = [
     ),
     *("ü" * 255, "٣", "\u202e", "a\n", "2030-01-01T00:00:00", [], {}, [[]], {"": None}, ["a"] * 101, {"a": 1}),
 ]
-_TIMES = ("delay", "at", "ttr", "TTR", "ttl", "retention", "backoff", "seconds")
-_EITHER = {"add": ("delay", "at"), "update": ("delay", "at"), "pop": ("topic", "topics", "id"), "kick": ("id", "topic")}
+_TIMES = ("delay", "at", "spread", "ttr", "TTR", "ttl", "retention", "backoff", "seconds", "every", "start")
+CRONS = ["0 0 29 2 *", "30 2 29 FEB SUN#5", "59 59 23 29 2 0"]  # none occurs during a run, or hardly ever
+ZONES = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Europe/Berlni"]
+NO_PLAN = "0123456789ab"
+_EITHER = {
+    "schedule": ("every", "cron"),
+    "add": ("delay", "at"),
+    "update": ("delay", "at"),
+    "pop": ("topic", "topics", "id"),
+    "kick": ("id", "topic"),
+}
 # Without jobs, some of them reserved, most commands would find nothing.
 _OFTEN = {"add": 12, "pop": 8, "finish": 2, "release": 3, "touch": 2, "bury": 2, "kick": 2}
 
@@ -180,7 +189,7 @@ class Maker:
         few = self.random.random() < 0.5
         command = {"command": name}
         for field, each in schema["properties"].items():
-            wanted = field in schema["required"] or field in ("id", "topic")
+            wanted = field in schema["required"] or field in ("id", "topic") or (name, field) == ("add", "body")
             if field != "command" and (wanted or self.random.random() < (0.1 if few else 0.4)):
                 command[field] = None if not wanted and self.random.random() < 0.1 else self.value(field, each)
         return self._sensible(command)
@@ -189,15 +198,42 @@ class Maker:
         """Without one of two fields that exclude each other, and so that jobs stay alive."""
         if command["command"] == "add" and self.random.random() < 0.7:
             command["if_exists"] = "replace"  # else an ended job would be remembered until the end of the run
+        if command.get("if_exists") in ("later", "sooner") and self.random.random() < 0.5:
+            del command["body"]
+        if command["command"] == "operation":
+            return self._operation(command["do"])
         if "ttr" in command:
             command.pop("TTR", None)
+        if command["command"] == "schedule":
+            command.setdefault("every", self._span(1, 31_536_000))
         given = [name for name in _EITHER.get(command["command"], ()) if name in command]
         kept = self.random.choice(given) if given else ""
         for name in {*given} - {kept} | ({"count", "wait"} if (command["command"], kept) == ("pop", "id") else set()):
             command.pop(name, None)
+        if command["command"] == "schedule":
+            command.pop("start" if kept == "cron" else "zone", None)
         if command["command"] == "purge" and command["topic"] != TOPICS[-1] and self.random.random() < 0.9:
             command["topic"] = TOPICS[-1]
         return command
+
+    def _operation(self, do: str) -> dict[str, Any]:
+        """With the fields that go with what is done. No plan's id is known, so nothing is started."""
+        command: dict[str, Any] = {"command": "operation", "do": do}
+        if do == "plan":
+            kind = self.random.choice(["kick", "delete", "run", "reschedule", "find"])
+            command |= {"kind": kind, "filter": self._filter()}
+            command |= {"shift": self._span(1, 3e8)} if kind == "reschedule" else {}
+        elif do == "start":
+            command |= {"plan": NO_PLAN, "expect": self.random.choice([0, 1, 2**53 - 1])}
+        elif do != "list":
+            command["operation"] = NO_PLAN
+        return command
+
+    def _filter(self) -> dict[str, Any]:
+        wanted = {"topic": self.random.choice([*TOPICS, "*", "?"]), "prefix": self.random.choice(IDS)}
+        wanted |= {"tag": "x", "created_to": self._time(), "due_from": self._time()}
+        kept = {"topic", *self.random.sample([*wanted], self.random.randrange(3))}
+        return {name: wanted[name] for name in wanted if name in kept}
 
     def bad(self) -> Any:
         """A command with something wrong, or at least odd."""
@@ -245,9 +281,16 @@ class Maker:
         spans = {"delay": (0, 3e8), "ttl": (0.001, 3e8), "retention": (0, 2_592_000), "seconds": (0.001, 3e8)}
         made: dict[str, Callable[[], Any]] = {
             "id": lambda: self.random.choice([*IDS * 4, "nobody", self.text(5)]),
+            "name": lambda: self.random.choice(["n", "m", "n.1", self.text(5)]),
+            "prefix": lambda: self.random.choice([*(each[:1] for each in IDS), *IDS, self.text(5)]),
             "topic": lambda: self.random.choice(TOPICS),
+            "filter": self._filter,
+            "every": lambda: self._span(1, 31_536_000),
+            "cron": lambda: self.random.choice(CRONS),
+            "zone": lambda: self.random.choice(ZONES),
             "topics": lambda: self.random.choices(TOPICS, k=self.random.randint(1, 4)),
-            **dict.fromkeys(("at", "since", "expires"), self._time),
+            **dict.fromkeys(("at", "from", "start", "since", "until", "expires"), self._time),
+            "spread": lambda: 0 if self._quiet else self.random.choice([0, 0.5, 86_400]),
             "ttr": lambda: self._span(0.1, 86_400),
             "TTR": lambda: self._span(0.1, 86_400),
             "backoff": lambda: [self._span(0, 3e8) for _ in range(self.random.randint(1, 4))],

@@ -12,7 +12,7 @@ import pytest
 
 from jobqueue.dialect_settings import KINDS, Dialects, Mykit
 from jobqueue.errors import SettingsError
-from jobqueue.settings import Settings, load
+from jobqueue.settings import Loaded, Settings, load, load_with_sources
 from tests.acceptance.service import ROOT
 
 
@@ -30,6 +30,33 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     environment = {"JOBQUEUE_PORT": "2", "JOBQUEUE_HOST": "environment", "JOBQUEUE_CONFIG": str(file), "HOME": "/"}
     chosen = load({"port": 3, "host": None}, None, environment)
     assert (chosen.port, chosen.host, chosen.namespace) == (3, "environment", "file")
+
+
+def test_it_is_known_where_each_setting_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "jobqueue.toml"
+    file.write_text('port = 1\nhost = "file"\ngrace_s = 5\n[topics.t]\ntries = 1\n')
+    environment = {"JOBQUEUE_PORT": "2", "JOBQUEUE_HOST": "environment"}
+    settings, sources = load_with_sources({"port": 3, "data": None}, str(file), environment)
+    assert (settings.port, settings.host, settings.grace_s) == (3, "environment", 5.0)
+    assert sources == {"port": "flag", "host": "environment", "grace_s": "file", "topics": "file"}
+
+
+def test_a_secret_came_from_where_its_file_was_named_and_hides_one_that_came_earlier(tmp_path: Path) -> None:
+    file, secret = tmp_path / "jobqueue.toml", tmp_path / "url"
+    file.write_text('redis = "redis://a"\n')
+    secret.write_text("redis://b\n")
+    settings, sources = load_with_sources({}, str(file), {"JOBQUEUE_REDIS_FILE": str(secret)})
+    assert (settings.redis, sources) == ("redis://b", {"redis": "environment", "redis_file": "environment"})
+    _, sources = load_with_sources({"redis": "redis://c"}, str(file), {"JOBQUEUE_REDIS_FILE": str(secret)})
+    assert sources == {"redis": "flag"}
+
+
+def test_a_reload_takes_over_sources_with_their_settings() -> None:
+    begun = Loaded(Settings(port=1, default_tries=2), {"port": "flag", "default_tries": "environment"})
+    later = Loaded(Settings(port=9, default_ttr_s=3.0), {"port": "file", "default_ttr_s": "file"})
+    taken = begun.reloaded(later)
+    assert (taken.settings.port, taken.settings.default_tries, taken.settings.default_ttr_s) == (1, 16, 3.0)
+    assert taken.sources == {"port": "flag", "default_ttr_s": "file"}
 
 
 @pytest.mark.parametrize(

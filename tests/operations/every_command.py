@@ -38,6 +38,11 @@ async def commands_of_jobs(wires: Wires) -> set[str]:
             await ask("release", id=job, lease=lease, delay=0.1)
             lease = (await ask("pop", topic=topic, wait=10))["lease"]
             await ask("finish", id=job, lease=lease, durability=durability)
+            await ask("schedule", name=job, topic="ticks", body=1, every=1, durability=durability)
+        assert (await ask("pop", topic="ticks", wait=20))["id"]
+        await ask("schedules")
+        for durability in ("local", "replicated", "fsynced"):
+            await ask("unschedule", name=f"job-{durability}")
         await ask("add", topic="both", id="copied", body=1)
         await ask("add", topic=topic, id="buried", body=1, retention=5, priority=9)
         await ask("bury", id="buried", lease=(await ask("pop", topic=topic))["lease"])
@@ -47,17 +52,29 @@ async def commands_of_jobs(wires: Wires) -> set[str]:
         await ask("kick", id="buried")
         for state in ("delayed", "ready", "reserved", "dead"):
             await ask("peek", topic=topic, state=state)
+            await ask("find", prefix="b", topic=topic, state=state)
+        search = (await ask("find", prefix="b"))["operation"]
+        assert (await ask("operation", do="get", operation=search))["kind"] == "find"
+        plan = await ask("operation", do="plan", kind="run", filter={"topic": topic})
+        await until(lambda: _is_planned(client, plan["plan"]))
+        await ask("operation", do="start", plan=plan["plan"], expect=0)
+        await ask("operation", do="list")
         for name in ("get", "delete"):
             await ask(name, id="buried")
         await ask("pause", topic=topic, seconds=60)
-        for name in ("stats", "resume", "purge"):
+        for name in ("stats", "forecast", "figures", "resume", "purge"):
             await ask(name, topic=topic)
-        for name in ("stats", "topics", "workers"):
+        for name in ("stats", "forecast", "figures", "topics", "workers", "instances", "health"):
             await ask(name)
-        for name in ("whoami", "actions"):
+        for name in ("whoami", "actions", "settings"):
             await ask(name)
         await ask("leave", worker="w")
     return said
+
+
+async def _is_planned(client: Client, plan: str) -> bool:
+    answer = await client.ask("operation", do="get", operation=plan)
+    return bool(answer["state"] == "planned")
 
 
 async def commands_of_tokens(url: str) -> set[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import os
 import signal
 import time
@@ -219,6 +220,12 @@ async def test_a_service_shows_its_secrets_to_nobody_while_everything_goes_wrong
             other = secrets.file("bad-url", secrets.url.replace("@", "@h?ssl_nonsense=Xm1&"))
             shown.append((await ran("move", "--from-file", str(secrets.url_file), "--to-file", str(other))).encode())
             shown.append((await ran("check", "--redis-file", str(other))).encode())
+
+            async with Client(service.url, tokens["all"]) as client:
+                for command in ("settings", "health", "instances"):
+                    told = await client.ask(command)
+                    assert told["success"], told
+                    shown.append(json.dumps(told).encode())
 
             config.write_text(config.read_text().replace("Xm2", "Xm2" * 200))
             service.signal(signal.SIGHUP)

@@ -36,7 +36,13 @@ PACKAGES = {
 # Other tests may write beside these while they are copied.
 _FOLDERS = (".ci", ".github", "buckets", "clients", "conf", "deploy", "docs", "jobqueue", "tests")
 _FILES = ("*.md", "*.toml", "*.cfg", "*.in", "LICENSE", "Makefile", ".gitignore", ".luacheckrc")
-_LEFT_BY_TOOLS = (".*_cache", ".hypothesis", "node_modules", "vendor", "__pycache__", "build", "dist", "*.egg-info")
+_LEFT_BY_TOOLS = (".*_cache", ".hypothesis", "node_modules", "__pycache__", "build", "dist", "*.egg-info")
+
+
+def _left_by_tools(folder: str, names: list[str]) -> set[str]:
+    """What tools have left in a folder, as composer in that of the PHP client."""
+    composers = {"vendor"} if Path(folder).name == "php" else set()
+    return shutil.ignore_patterns(*_LEFT_BY_TOOLS)(folder, names) | composers
 
 
 class Release(NamedTuple):
@@ -65,7 +71,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     folder = tmp_path_factory.mktemp("release")
     source, built = folder / "source", folder / "built"
     for name in _FOLDERS:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*_LEFT_BY_TOOLS))
+        shutil.copytree(ROOT / name, source / name, ignore=_left_by_tools)
     for pattern in _FILES:
         for file in ROOT.glob(pattern):
             shutil.copy(file, source)
@@ -89,7 +95,7 @@ def sources() -> set[str]:
         f"{name}/{path.relative_to(folder)}"
         for name, folder in PACKAGES.items()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".lua", ".typed", ".toml")
+        if path.suffix in (".py", ".lua", ".typed", ".toml", ".html", ".css", ".js", ".svg", ".txt")
     }
 
 

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read the records of jobs for a journal, with the place in the stream of events that they are as of.
+-- Read the records of jobs and schedules for a journal, with the place in the stream of events that they are as of.
 -- arrows: none
 -- returns: {now (us), the last id of the stream, record or empty, …}: a record for each id, up to the one whose record is over
 --   the bytes
@@ -10,11 +10,12 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local most_bytes = tonumber(ARGV[2])  -- integer: after this many, the rest is left for another call
-local ids = {unpack(ARGV, 3)}  -- ids of jobs
+local ids = {unpack(ARGV, 3)}  -- ids of jobs, and `~` with the names of schedules
 
 local answer, bytes = {now_us, last_event()}, 0
 for number, id in ipairs(ids) do
-  local record = redis.pcall('GET', JOB .. id)
+  local name = string.match(id, '^' .. SCHEDULE .. '(.*)$')
+  local record = name and redis.pcall('HGET', SCHEDULES, name) or not name and redis.pcall('GET', JOB .. id)
   answer[number + 2] = type(record) == 'string' and record or ''
   bytes = bytes + #answer[number + 2]
   if bytes > most_bytes then break end

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Find the entries of a bucket, or of a topic's dead letters, that no record confirms.
+-- Find the entries of a bucket, of a topic's dead letters, or of the sets of occurrences, that no record confirms.
 -- arrows: none
 -- returns: a list of their ids
 -- fails: never
@@ -8,7 +8,7 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local family = ARGV[2]  -- string: b for a bucket, d for dead letters
-local which = ARGV[3]  -- string: the bucket's number, or the topic
-local ids = {unpack(ARGV, 4)}  -- strings: entries of the index
+local family = ARGV[2]  -- string: b for a bucket, d for dead letters, o for the sets of occurrences of schedules
+local which = ARGV[3]  -- string: the bucket's number, or the topic, or empty
+local ids = {unpack(ARGV, 4)}  -- strings: entries of the index, or names of schedules
 return (orphans(family, which, ids))

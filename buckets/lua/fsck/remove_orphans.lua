@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Remove the entries of a bucket, or of a topic's dead letters, that no record confirms.
+-- Remove the entries of a bucket, of a topic's dead letters, or of the sets of occurrences, that no record confirms.
 -- arrows: none
 -- returns: a list of their ids
 -- fails: never
@@ -8,9 +8,12 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local family = ARGV[2]  -- string: b for a bucket, d for dead letters
-local which = ARGV[3]  -- string: the bucket's number, or the topic
-local ids = {unpack(ARGV, 4)}  -- strings: entries of the index
+local family = ARGV[2]  -- string: b for a bucket, d for dead letters, o for the sets of occurrences of schedules
+local which = ARGV[3]  -- string: the bucket's number, or the topic, or empty
+local ids = {unpack(ARGV, 4)}  -- strings: entries of the index, or names of schedules
 local found, set = orphans(family, which, ids)
-if #found > 0 then redis.call('ZREM', set, unpack(found)) end
+if set and #found > 0 then redis.call('ZREM', set, unpack(found)) end
+if not set then
+  for _, name in ipairs(found) do redis.call('UNLINK', OCCURRENCES .. name) end
+end
 return found

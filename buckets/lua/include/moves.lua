@@ -8,6 +8,7 @@ end
 
 -- Take a live job out of the indexes of its state. Its entry in a ready list just becomes stale.
 local function leave(job)
+  if job.holds then plan.places[job.topic] = true end
   count(job.topic, WORDS[job.state], -1)
   if job.state == delayed then count_due(job.topic, job.next, job.hourly, -1) end
   if in_bucket(job) then under(plan.unbucket, job.bucket)[job.id] = true end
@@ -16,6 +17,7 @@ end
 
 -- What a new `job.state` changes in the header.
 local function arrive(job)
+  if job.state ~= reserved then job.holds = nil end
   if job.state == delayed then
     job.hourly = job.next - now_ms > FAR
   elseif job.state == ready then
@@ -81,7 +83,7 @@ end
 local function entomb(job, to, rest)
   leave(job)
   count(job.topic, WORDS[to], 1)
-  job.state, job.next, job.hourly = to, now_ms + job.retention, nil
+  job.state, job.next, job.hourly, job.holds = to, now_ms + job.retention, nil, nil
   local key, lasts = JOB .. job.id, whole(job.retention + longer)
   if job.retention == 0 or not job.keeps_body then
     job.header, job.optional, job.keeps_body = job.lease > 0 and LONG or SHORT, nil, nil

@@ -4,7 +4,7 @@
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
 if told == nil then ask_for_events() end
 local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
-  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
+  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, places = {}, push_with = 'RPUSH'}
 
 local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
 local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
@@ -51,8 +51,18 @@ local function forget_entries()
   for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
 end
 
--- Write the plan, and tell of its moves (`flags`: see tell_all). The bell of a topic rings when a list was empty before: whoever
--- waits has seen it empty, and whoever is woken learns from its pop how many jobs are left.
+-- Ring for pops that wait for the places of a topic that jobs have left.
+local function ring_for_places(rings)
+  for topic in pairs(plan.places) do
+    local freed = -(plan.counts[topic].reserved or 0)
+    local left = freed > 0 and tonumber(index('HGET', COUNTS .. topic, 'ready')) or 0
+    if left > 0 then rings[#rings + 1] = 'ready ' .. whole(math.min(freed, left)) .. ' ' .. topic end
+  end
+end
+
+-- Write the plan, and tell of its moves (`flags`: see tell_all), unless the caller does that (no `verb`). The bell of a topic
+-- rings when a list was empty before: whoever waits has seen it empty, and whoever is woken learns from its pop how many jobs
+-- are left.
 local function commit(verb, flags)
   local rings = {}
   for number in pairs(plan.bucket) do
@@ -69,8 +79,9 @@ local function commit(verb, flags)
     end
   end
   write_counts()
+  ring_for_places(rings)
   write_records()
   forget_entries()
-  if told then tell_all(verb, flags or 0) end
+  if told and verb then tell_all(verb, flags or 0) end
   for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end

@@ -3,8 +3,10 @@
 -- arrows: none -> delayed, none -> ready, delayed -> delayed, delayed -> ready, ready -> delayed, ready -> ready,
 --   dead -> delayed, dead -> ready
 -- returns: a list; for jobs next to each other {result, state, jobs, due, jobs, due, …}: how many had this result and are due
---   then; for each group of several jobs a list of those; result is created, existing or replaced, and in groups cancelled
--- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOPIC_FULL topic
+--   then; for each group of several jobs a list of those; result is created, existing, replaced or moved (to another time), and
+--   in groups cancelled
+-- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOO_LATE state, NO_BODY,
+--   TOPIC_FULL topic
 -- repeat: yes
 -- include: clock indexes retention events
 local meta = KEYS[1]  -- hash: the shard's settings
@@ -15,9 +17,10 @@ local bucket = tonumber(ARGV[3])  -- integer: whose turn it is
 local buckets = tonumber(ARGV[4])  -- integer: how many there are
 local within = ARGV[5]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local jobs = {unpack(ARGV, 6)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
--- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit.
--- More: 1 if each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not
--- at all. Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
+-- No id twice. How: keep, reject, renew, replace, later or sooner; with the last two an empty body stands for the old one.
+-- Most: the most pending jobs that the topic may have, 0 for no limit. More: 1 if each job of the run is followed by another of
+-- its group, 0 if each ends its group; a group is added whole or not at all. Front: the record up to the body, without times.
+-- When: ms since the epoch, or `+` and ms from now.
 
 -- Greater than all numbers of a life that left no trace: each of its pushes took a script, and a script takes more than 1 us.
 local NEW_NUMBER, PLUS = now_us % 4294967296, 43
@@ -38,10 +41,11 @@ local function is_unmarked(topic) return now_ms - (index('ZSCORE', TOPICS, topic
 -- The fast path, for new jobs that stand alone, which are nearly all. As in fast_path.lua, there is no table of a job and hardly
 -- a function, and what like jobs share is made once. Any doubt sends all jobs down the complete path, before anything is
 -- written; both have the same result.
--- The keys of the jobs; each job must end its group, have no limit of pending jobs, and an id that is unknown.
+-- The keys of the jobs; each job must end its group, bring its body, have no limit of pending jobs, and an id that is unknown.
 local alone, run, keys = true, 1, {}
 while alone and run < #jobs do
-  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1'
+  local how = jobs[run + 1]
+  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1' and how ~= 'later' and how ~= 'sooner'
   local last = run + 2 + 3 * jobs[run]
   for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
   run = last + 3
@@ -150,8 +154,9 @@ end
 
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: planned_writes record moves within append place
+  -- include: planned_writes record moves within append place optional_fields pending_jobs
   told = told and {}  -- without what the fast path had planned
+  local updates, rewrites = {}, {}  -- as `told`, of jobs that are moved to another time, with the old body and with a new one
   -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
   local function keep(job, result)
@@ -177,10 +182,31 @@ local function complete_path()
     job.next = job.due
   end
 
+  -- Move a delayed job to another time, with a new body if there is one; in the other direction it is kept as it is.
+  local function shift(job, how, when, body)
+    local due, rest = due_at(when), nil
+    if due == job.next or (due > job.next) ~= (how == 'later') then return keep(job, 'existing') end
+    if body ~= '' then
+      local _, raw = read_front(job.id)
+      rest = head_of(job, raw) .. string.sub(raw, job.header + #job.topic + 1, job.body_at - 1) .. body
+    end
+    leave(job)
+    job.due, job.next, job.cause = due, due, 0
+    if due <= now_ms then job.state = ready end
+    enter(job)
+    append(rest and plan.records or plan.headers, JOB .. job.id, header(job) .. (rest or ''))
+    local adds = told
+    told = told and (rest and rewrites or updates)
+    tell(job, rest, rest)
+    told = adds
+    return {'moved', WORDS[job.state], 1, due}
+  end
+
   local all_new = true  -- whether no job has replaced a live one
   -- Create the job of a run whose id stands at a place; `old` is the job or tombstone that it replaces.
   local function start(run, at, old)
-    local id = jobs[at]
+    local id, body = jobs[at], jobs[at + 2]
+    if run.shifts and body == '' then body = string.sub(redis.call('GET', JOB .. id), old.body_at) end
     local job = parse(id, run.front)
     if old and old.state <= dead then
       leave(old)
@@ -188,7 +214,7 @@ local function complete_path()
     end
     begin(job, jobs[at + 1], old)
     enter(job)
-    local rest = string.sub(run.front, SHORT + 1) .. jobs[at + 2]
+    local rest = string.sub(run.front, SHORT + 1) .. body
     append(plan.records, JOB .. id, header(job) .. rest)
     local replaces = old and old.state <= dead
     job.was, job.since = replaces and old.state or 0, replaces and old.next or 0
@@ -202,18 +228,29 @@ local function complete_path()
   -- Whether the topic has as many pending jobs as it may have; a job that replaces a pending one of the topic adds none.
   local function full(topic, old, most)
     if old and old.topic == topic and (old.state == delayed or old.state == ready) then return false end
-    local counts, planned = index('HMGET', COUNTS .. topic, 'delayed', 'ready'), plan.counts[topic] or {}
-    local pending = (tonumber(counts[1] or 0) or 0) + (tonumber(counts[2] or 0) or 0)
-    return pending + (planned.delayed or 0) + (planned.ready or 0) >= most
+    return pending_jobs(topic) >= most
   end
 
-  -- Why a job may not be added, or nil; the existing job; whether that stays: as it is, or cancelled. A delayed copy of an old
-  -- add must not revive what was deleted.
+  -- Why neither a job may be moved to another time nor its id begin a new life, or nil.
+  local function not_shifted(topic, body, old)
+    if old and old.topic ~= topic then return already(old) end
+    if old and old.state == ready then return redis.error_reply('TOO_LATE ready') end
+    local has_body = old and (old.state <= dead or old.keeps_body)
+    if body == '' and not has_body then return redis.error_reply('NO_BODY ') end
+  end
+
+  -- Why a job may not be added, or nil; the existing job; whether that lives on: existing, cancelled, or shifted. A delayed copy
+  -- of an old add must not revive what was deleted.
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
     -- The caller may know of jobs in the topic that it adds to; in a virtual topic, these are the operator's choice.
     if old and not reaches(old) and old.topic ~= parse(id, run.front).topic then return redis.error_reply('ALREADY_EXISTS ') end
+    if run.shifts then
+      local refusal = not_shifted(parse(id, run.front).topic, jobs[at + 2], old)
+      if refusal then return refusal end
+      if old and old.state == delayed then return nil, old, 'shifted' end
+    end
     if old and run.how == 'keep' then return nil, old, old.state == deleted and 'cancelled' or 'existing' end
     if old and run.how == 'renew' and old.state < dead then return nil, old, 'existing' end
     if old and run.how == 'reject' then return already(old) end
@@ -237,7 +274,12 @@ local function complete_path()
     end
     if cancelled == #group then return already(olds[1]) end
     for n, each in ipairs(group) do
-      results[n] = stays[n] and keep(olds[n], stays[n]) or start(each[1], each[2], olds[n])
+      local run, at = each[1], each[2]
+      if stays[n] == 'shifted' then
+        results[n] = shift(olds[n], run.how, jobs[at + 1], jobs[at + 2])
+      else
+        results[n] = stays[n] and keep(olds[n], stays[n]) or start(run, at, olds[n])
+      end
     end
     return #group == 1 and results[1] or results
   end
@@ -245,6 +287,7 @@ local function complete_path()
   local results, group, place = {}, {}, 1
   while place < #jobs do
     local run = {how = jobs[place + 1], most = jobs[place + 2], front = jobs[place + 4]}
+    run.shifts = run.how == 'later' or run.how == 'sooner'
     local first, last, more = place + 5, place + 2 + 3 * jobs[place], jobs[place + 3] == '1'
     for at = first, last, 3 do
       group[#group + 1] = {run, at}
@@ -262,6 +305,12 @@ local function complete_path()
     for at = 2, #told, 2 do told[at] = string.sub(told[at], 8) end
   end
   commit(VERB_ADD, all_new and EVENT_NEW or 0)
+  if told then  -- behind the bell, which nobody hears before the script ends
+    told = updates
+    tell_all(VERB_UPDATE, 0)
+    told = rewrites
+    tell_all(VERB_REWRITE, 0)
+  end
   return results
 end
 

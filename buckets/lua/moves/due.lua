@@ -2,10 +2,11 @@
 -- Move a page of what is due out of one bucket, straight to pops that wait for it where that is simple.
 -- arrows: delayed -> ready, delayed -> reserved, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead,
 --   ready -> dead
--- returns: {moved, wait, died, handed, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the next is due,
---   0 if some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); the jobs that each group of
---   sleepers gets, as in pop.lua (id, record, id, record, …), or nothing if none gets any; how late (us) how many jobs of a
---   topic became ready, those that were handed out included
+-- returns: {moved, wait, died, handed, schedules, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the
+--   next is due, 0 if some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); the jobs that each
+--   group of sleepers gets, as in pop.lua (id, record, id, record, …), or nothing if none gets any; the names of the schedules
+--   whose time has come, which are met again in a second; how late (us) how many jobs of a topic became ready, those that were
+--   handed out included
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path events
@@ -175,6 +176,9 @@ ask_for_events()
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
 local handed, straight, members, records  -- what goes straight to sleepers
+-- The entries of schedules. Whoever gets their names has a second to make their occurrences; a script that cannot, as Redis is
+-- full or a topic, leaves them as they are.
+local AGAIN, schedules, again = 1000, {}, {}
 local head_of, at, topic, bins, bin, times, entries, mark, new_head, event  -- of the job before: usually the same
 local process, commit_all, plan
 -- The first record is read up to SMALL. While records are small, the next ones are read together; of those behind a larger one
@@ -220,6 +224,10 @@ for place, id in ipairs(ids) do
     bins[bin], times[at] = (bins[bin] or 0) - 1, (times[at] or 0) + 1
     headers[n + 1], headers[n + 2] = key, new_head
     out[#out + 1] = id
+  elseif sub(id, 1, 1) == SCHEDULE then
+    local n = #schedules
+    schedules[n + 1] = sub(id, 2)
+    again[2 * n + 1], again[2 * n + 2] = whole(now_ms + AGAIN), id
   else
     if not process then process, commit_all, plan = complete_path(push, due, headers, out) end
     local its_topic, its_time = process(id)
@@ -266,9 +274,10 @@ else
   for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end
 
+if #again > 0 then index('ZADD', BUCKET .. bucket, unpack(again)) end
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
 local wait = head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1
-local answer, n = {#ids, wait, plan and plan.died or {}, handed or {}}, 4
+local answer, n = {#ids, wait, plan and plan.died or {}, handed or {}, schedules}, 5
 for topic, times in pairs(promoted) do
   for at, jobs in pairs(times) do
     answer[n + 1], answer[n + 2], answer[n + 3] = topic, now_us - at * 1000, jobs

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Finish jobs: their work is done.
 -- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished
--- returns: a list, for each job `finished`
+-- returns: {{topic, jobs, topic, jobs, …}, finished, …}: how many jobs of which topics it has finished; for each job `finished`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
 -- include: clock indexes fast_path events
@@ -17,9 +17,10 @@ local function complete_path(out, tombs, gone)
   local function finish(id, lease) return finish_job(read_job(id), lease) end
 
   plan.out, plan.tombs, plan.gone = out, tombs, gone
-  -- Write the result of all the jobs, the simple ones and the others.
-  local function commit_all(ended)
+  -- Write the result of all the jobs, the simple ones and the others, and put down how many were finished.
+  local function commit_all(ended, numbers)
     count_moves(ended, 'reserved', 'finished')
+    finished_by_topic(numbers)
     commit(VERB_FINISH)
   end
 
@@ -30,7 +31,8 @@ end
 -- by topic; the others as in planned_writes.lua.
 ask_for_events()
 local ended, out, tombs, gone = {}, {}, {}, {}
-local results, finish, commit_all = {}, nil, nil
+local numbers = {}
+local results, finish, commit_all = {numbers}, nil, nil
 local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the job before: usually the same
 local lease_of, shown  -- and the lease as it was passed, and as a number
 local sub, read = string.sub, redis.pcall
@@ -71,10 +73,11 @@ for at = 1, #jobs, 2 do
 end
 
 if commit_all then
-  commit_all(ended)
+  commit_all(ended, numbers)
   return results
 end
 for topic, n in pairs(ended) do
+  numbers[#numbers + 1], numbers[#numbers + 2] = topic, n
   n = whole(n)
   index('HINCRBY', COUNTS .. topic, 'reserved', '-' .. n)
   index('HINCRBY', COUNTS .. topic, 'finished', n)

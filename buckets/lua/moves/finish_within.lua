@@ -2,7 +2,8 @@
 -- Finish jobs of certain topics; or settle them: delete those that were never delivered.
 -- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished, delayed -> deleted, ready -> deleted,
 --   dead -> deleted
--- returns: a list, for each job `finished` or `deleted`
+-- returns: {{topic, jobs, topic, jobs, …}, finished or deleted, …}: how many jobs of which topics it has finished; for each job
+--   its new state
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
 -- include: planned_writes record finish_job delete_job within
@@ -22,10 +23,12 @@ local function end_job(job, lease)
   return finish_job(job, lease)
 end
 
-local results = {}
+local numbers = {}
+local results = {numbers}
 for at = 1, #jobs, 2 do
   local job = read_job(jobs[at])
   results[#results + 1] = end_job(job and reaches(job) and job, jobs[at + 1])
 end
+finished_by_topic(numbers)
 commit(VERB_FINISH)
 return results

@@ -2,9 +2,9 @@
 -- Reserve one job by its id, whether its topic is paused or not. A delayed one is due now, as by a run; a dead one as by a kick.
 -- arrows: delayed -> reserved, ready -> reserved, dead -> reserved, delayed -> finished, ready -> finished, dead -> finished
 -- returns: the record as it is now
--- fails: NOT_FOUND [state], RESERVED reserved, WRONG_STATE finished
+-- fails: NOT_FOUND [state], RESERVED reserved, WRONG_STATE finished, LIMITED limit us (see `reached` in limits.lua)
 -- repeat: no
--- include: clock planned_writes record deliver_job within
+-- include: clock indexes planned_writes record deliver_job within limits permits
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -14,18 +14,24 @@ local bucket = tonumber(ARGV[4])  -- integer: the bucket that holds the lease, u
 local ttr = tonumber(ARGV[5])  -- integer: ms, for this delivery; empty for the job's own
 local worker = ARGV[6]  -- string: who takes it, or empty
 local within = ARGV[7]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local limits = {unpack(ARGV, 8)}  -- strings: of each topic that has any: topic, rate, burst, concurrency (see limits.lua)
 local job, raw = read_job(id, true)
 if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
 local word = WORDS[job.state]
 if job.state == deleted then return redis.error_reply('NOT_FOUND ' .. word) end
 if job.state == reserved then return redis.error_reply('RESERVED ' .. word) end
 if job.state == finished then return redis.error_reply('WRONG_STATE ' .. word) end
-if job.state == dead then job.attempts, job.step = 0, 0 end
-if job.state == ready then
-  job.number = (job.number + 1) % 4294967296  -- its entry in the ready list is stale
-else
-  job.due, job.cause = now_ms, 0
+local limit
+for at = 1, #limits, 4 do
+  if limits[at] == job.topic then limit = limit_of(unpack(limits, at, at + 3)) end
 end
+local which, opens_in = reached(limit)
+if which then return redis.error_reply('LIMITED ' .. which .. ' ' .. whole(opens_in)) end
+if job.state == dead then job.attempts, job.step = 0, 0 end
+if job.state ~= delayed then job.number = (job.number + 1) % 4294967296 end  -- its entry in a ready list is stale
+if job.state ~= ready then job.due, job.cause = now_ms, 0 end
+job.holds = limit and limit.holds
 local record = deliver_job(job, raw, worker)
+if limit and limit.bucket then take_permits(limit.bucket, 1) end
 commit(VERB_TAKE)
 return record

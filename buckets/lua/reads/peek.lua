@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Look at delayed, reserved or dead jobs, the earliest first over all buckets.
+-- Look at delayed, reserved or dead jobs, the earliest first over all buckets, or the latest.
 -- arrows: none
--- returns: {more, at, bucket, id, job, record, job, record, …}: 1 if there may be more behind the position (at, bucket, id)
---   that was looked at last; the jobs with their records, or empty ones
+-- returns: {more, looked, at, bucket, id, job, record, job, record, …}: 1 if there may be more behind the position (at, bucket,
+--   id) that was looked at last; how many entries were looked at; the jobs with their records
 -- fails: never
 -- repeat: yes
 -- include: peek_job
@@ -16,7 +16,9 @@ local after_at = ARGV[5]  -- string: begin behind this time, or empty for the be
 local after_bucket = tonumber(ARGV[6])  -- integer: within that time, begin behind this bucket
 local after_id = ARGV[7]  -- string: within that bucket, begin behind this id
 local want = tonumber(ARGV[8])  -- integer: jobs at most
-local room = tonumber(ARGV[9])  -- integer: bytes of records at most, but always one record; empty for the ids alone
+local room = tonumber(ARGV[9])  -- integer: bytes of records at most, but always one record; empty for records without bodies
+local prefix = ARGV[10]  -- string: only jobs whose ids begin with it
+local back = ARGV[11] == '1'  -- string: 1 for the latest first: "behind" the position is then before it
 
 -- Several sorted sets are read as one, in the order of (time, bucket, id), so that reading can begin behind any position,
 -- whether its job still exists or not.
@@ -32,23 +34,30 @@ local function behind(first, second)
   return #first > #second
 end
 
--- The rank of a set's first entry behind the position.
-local function first_rank(number, set)
-  if after_at == '' then return 0 end
+-- How many entries of a set are before the position; those at it count unless the latest come first.
+local function before(number, set)
+  if after_at == '' then return back and redis.call('ZCARD', set) or 0 end
   local low = redis.call('ZCOUNT', set, '-inf', '(' .. after_at)
   if number > after_bucket then return low end
   local high = redis.call('ZCOUNT', set, '-inf', after_at)
   if number < after_bucket then return high end
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if behind(redis.call('ZRANGE', set, middle, middle)[1], after_id) then high = middle else low = middle + 1 end
+    local id = redis.call('ZRANGE', set, middle, middle)[1]
+    if behind(id, after_id) or (back and id == after_id) then high = middle else low = middle + 1 end
   end
   return low
 end
 
+-- The rank of a set's first entry behind the position.
+local function first_rank(number, set)
+  return back and redis.call('ZCARD', set) - before(number, set) or before(number, set)
+end
+
 -- Read the next window of a source: a set with the entries that were read of it, the first of which is looked at next.
 local function fill(source)
-  source.window = redis.call('ZRANGE', source.set, source.rank, source.rank + WINDOW - 1, 'WITHSCORES')
+  local read = back and 'ZREVRANGE' or 'ZRANGE'
+  source.window = redis.call(read, source.set, source.rank, source.rank + WINDOW - 1, 'WITHSCORES')
   source.rank, source.at = source.rank + WINDOW, 1
   source.time = tonumber(source.window[2])
 end
@@ -61,11 +70,17 @@ local function open_source(number, set)
   return source
 end
 
+-- Whether an entry of a later set comes before one of an earlier set.
+local function comes_first(time, other)
+  if back then return time >= other end
+  return time < other
+end
+
 -- The next entry in the order of all sets: its source, id and time; nil at the end.
 local function next_entry(sources)
   local first
   for _, source in ipairs(sources) do
-    if source.time and (not first or source.time < first.time) then first = source end
+    if source.time and (not first or comes_first(source.time, first.time)) then first = source end
   end
   if not first then return nil end
   return first, first.window[first.at], first.window[first.at + 1]
@@ -82,11 +97,16 @@ for number = 0, state == dead and 0 or buckets - 1 do
   sources[number + 1] = open_source(number, state == dead and DEAD .. topic or BUCKET .. number)
 end
 
-local answer = {0, after_at, after_bucket, after_id}
+local answer = {0, 0, after_at, after_bucket, after_id}
 local function collect(id)
-  if not peek_job(id, state, topic) then return end
-  local raw = room and redis.call('GET', JOB .. id) or ''
-  want, room = want - 1, room and room - #raw
+  local job, raw
+  if string.sub(id, 1, #prefix) == prefix then job, raw = peek_job(id, state, topic) end
+  if not job then return end
+  if room then
+    raw = redis.call('GET', JOB .. id)
+    room = room - #raw
+  end
+  want = want - 1
   answer[#answer + 1] = id
   answer[#answer + 1] = raw
 end
@@ -95,10 +115,10 @@ local looked = 0
 local source, id, time = next_entry(sources)
 while source and looked < LOOKED and want > 0 and not (room and room <= 0) do
   collect(id)
-  answer[2], answer[3], answer[4] = time, source.number, id
+  answer[3], answer[4], answer[5] = time, source.number, id
   looked = looked + 1
   step(source)
   source, id, time = next_entry(sources)
 end
-answer[1] = source and 1 or 0
+answer[1], answer[2] = source and 1 or 0, looked
 return answer

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- Look at the jobs of a ready list, in the order in which pops get them.
 -- arrows: none
--- returns: {more, place, entry, job, record, job, record, …}: 1 if there may be more behind the entry that was looked
---   at last, which stands at the place; the jobs with their records
+-- returns: {more, looked, place, entry, job, record, job, record, …}: 1 if there may be more behind the entry that was looked
+--   at last, which stands at the place; how many entries were looked at; the jobs with their records
 -- fails: never
 -- repeat: yes
 -- include: peek_job
@@ -14,11 +14,12 @@ local priority = ARGV[3]  -- integer: of which list
 local place = tonumber(ARGV[4])  -- integer: begin behind the entry that stood here
 local entry = ARGV[5]  -- string: that entry, or empty for the front
 local want = tonumber(ARGV[6])  -- integer: jobs at most
-local room = tonumber(ARGV[7])  -- integer: bytes of records at most, but always one record
+local room = tonumber(ARGV[7])  -- integer: bytes of records at most, but always one record; empty for records without bodies
+local prefix = ARGV[8]  -- string: only jobs whose ids begin with it
 local WINDOW = 80  -- entries looked at
 local SEARCHED, SHIFTED = 3000, 150  -- entries searched for the one to begin behind; how far that may have moved back
 local list = READY .. priority .. ':' .. topic
-if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- empty, or not a list of ours
+if redis.call('TYPE', list).ok ~= 'list' then return {0, 0, place, entry} end  -- empty, or not a list of ours
 
 -- Since the last page, pops have moved the entry towards the front, or popped it and all before it. (Jobs given back to the
 -- front may have moved it back: then some are seen again.) Second value: whether the search must go on.
@@ -36,26 +37,27 @@ end
 -- The id and the record of an entry's job, or nil for a stale entry.
 local function record_of(found)
   local number, id = string.match(found, '^(%d+):(.+)$')
-  local job = id and peek_job(id, ready, topic)
+  local job, raw
+  if id and string.sub(id, 1, #prefix) == prefix then job, raw = peek_job(id, ready, topic) end
   if not job or job.number ~= tonumber(number) then return nil end
-  return id, redis.call('GET', JOB .. id)
+  return id, room and redis.call('GET', JOB .. id) or raw
 end
 
 local first, further = first_place()
-if further then return {1, first, entry} end
+if further then return {1, 0, first, entry} end
 local found = redis.call('LRANGE', list, first, first + WINDOW - 1)
-local answer = {#found == WINDOW and 1 or 0, place, entry}
+local answer = {#found == WINDOW and 1 or 0, 0, place, entry}
 for at, each in ipairs(found) do
-  if want == 0 or room <= 0 then
+  if want == 0 or (room and room <= 0) then
     answer[1] = 1
     break
   end
   local id, raw = record_of(each)
   if id then
-    want, room = want - 1, room - #raw
+    want, room = want - 1, room and room - #raw
     answer[#answer + 1] = id
     answer[#answer + 1] = raw
   end
-  answer[2], answer[3] = first + at - 1, each
+  answer[2], answer[3], answer[4] = at, first + at - 1, each
 end
 return answer

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Sign in as a live instance, and remove the members that have not signed in for too long.
 -- arrows: none
--- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the version of
---   the records of tokens, or empty; the fields events and touches of the settings, or empty; 1 if there is a stream of
---   events, else 0; the tokens of the members, including this one
+-- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); 1 if this
+--   instance was no member before, else 0; the version of the records of tokens, or empty; the fields events and touches of the
+--   settings, or empty; 1 if there is a stream of events, else 0; the tokens of the members, including this one
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 -- include: clock
@@ -37,7 +37,10 @@ for other, ms in pairs(at) do
   end
 end
 if foreign then redis.call('DEL', MEMBERS) end
-if #gone > 0 then redis.call('ZREM', MEMBERS, unpack(gone)) end
+if #gone > 0 then
+  redis.call('ZREM', MEMBERS, unpack(gone))
+  redis.pcall('HDEL', CARDS, unpack(gone))  -- what another program put in their place must not stop timers
+end
 redis.call('ZADD', MEMBERS, now_ms, token)
 -- (A second long each time: our last signature may come from sign_again.lua, which does not renew it.)
 if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
@@ -46,6 +49,6 @@ end
 local version = versioned == '1' and redis.pcall('HGET', TOKENS, '!version')
 local switch = redis.pcall('HMGET', meta, 'events', 'touches')  -- damaged settings must not stop timers
 return {
-  now_us, soonest, type(version) == 'string' and version or '', switch[1] or '', switch[2] or '',
+  now_us, soonest, own and 0 or 1, type(version) == 'string' and version or '', switch[1] or '', switch[2] or '',
   redis.call('EXISTS', EVENTS), unpack(living)
 }

@@ -6,6 +6,9 @@ import { jobOf, jobsOf } from './reply.js';
 import { isSafe, mayRepeat } from './retry.js';
 import { Tries } from './tries.js';
 
+/** With these in `if_exists`, an add without a body keeps the one that there is. */
+const KEEP_BODY = new Set(['later', 'sooner']);
+
 /**
  * Each method's last argument holds the command's other fields, by the protocol's names, and `signal`, an AbortSignal:
  * an abort closes the connection and rejects with the signal's reason. Every method throws RefusedError,
@@ -25,8 +28,25 @@ export class Client {
   }
 
   async add(topic, body, options) {
+    if (body !== undefined) return this.#call('add', options, { topic, body });
+    if (!KEEP_BODY.has(options?.if_exists)) throw new TypeError('the body must not be undefined');
+    return this.#call('add', options, { topic });
+  }
+
+  /** Adds a job again and again: `every` so many seconds, or by `cron` in a `zone`. */
+  async schedule(name, topic, body, options) {
     if (body === undefined) throw new TypeError('the body must not be undefined');
-    return this.#call('add', options, { topic, body });
+    return this.#call('schedule', options, { name, topic, body });
+  }
+
+  /** Removes a schedule; the jobs that it has added stay. */
+  unschedule(name, options) {
+    return this.#call('unschedule', options, { name });
+  }
+
+  /** A page of the schedules, with their next times. */
+  schedules(options) {
+    return this.#call('schedules', options);
   }
 
   /** A job, or null. `topic`: one topic, or an array of them in the order in which they are tried. */
@@ -91,6 +111,11 @@ export class Client {
     return this.#call('peek', options, { topic });
   }
 
+  /** Without a topic, it begins a search in the background: see operation. */
+  find(prefix, topic, options) {
+    return this.#call('find', options, { prefix, topic });
+  }
+
   topics(options) {
     return this.#call('topics', options);
   }
@@ -99,8 +124,24 @@ export class Client {
     return this.#call('stats', options);
   }
 
+  forecast(options) {
+    return this.#call('forecast', options);
+  }
+
+  figures(options) {
+    return this.#call('figures', options);
+  }
+
   workers(options) {
     return this.#call('workers', options);
+  }
+
+  instances(options) {
+    return this.#call('instances', options);
+  }
+
+  health(options) {
+    return this.#call('health', options);
   }
 
   pause(topic, options) {
@@ -115,6 +156,11 @@ export class Client {
     return this.#call('purge', options, { topic });
   }
 
+  /** Plans, starts, pauses, resumes, cancels, gets or lists operations, as `action` says: what the command calls `do`. */
+  operation(action, options) {
+    return this.#call('operation', options, { do: action });
+  }
+
   /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker, options) {
     return this.#call('leave', options, { worker });
@@ -123,6 +169,11 @@ export class Client {
   /** What people and operators did, the newest first. */
   actions(options) {
     return this.#call('actions', options);
+  }
+
+  /** The settings of the service, and where each came from. */
+  settings(options) {
+    return this.#call('settings', options);
   }
 
   /** What the token of this client may do, and until when. */
@@ -187,9 +238,22 @@ export class Client {
   }
 }
 
-/** A command as sent: with a Date as unix seconds. */
+/** The fields that are times, those of a filter among them. */
+const TIMES = [
+  'at', 'from', 'start', 'since', 'until',
+  'died_from', 'died_to', 'due_from', 'due_to', 'created_from', 'created_to',
+];
+
+/** A command as sent: with each Date as unix seconds. */
 function wire(command) {
-  return command.at instanceof Date ? { ...command, at: command.at.getTime() / 1000 } : command;
+  const { filter } = command;
+  return typeof filter === 'object' && filter !== null ? { ...timed(command), filter: timed(filter) } : timed(command);
+}
+
+function timed(fields) {
+  const dates = TIMES.filter((each) => fields[each] instanceof Date);
+  if (dates.length === 0) return fields;
+  return { ...fields, ...Object.fromEntries(dates.map((each) => [each, fields[each].getTime() / 1000])) };
 }
 
 function topicsOf(topic) {

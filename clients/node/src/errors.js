@@ -109,15 +109,15 @@ export function refusal(answer, command, status = null, retry_after = null) {
   return new ErrorClass(answer, status ?? usualStatus, retry_after, command);
 }
 
-/** The message: the command, its job or topic, the service's sentence, and the job's state if that does not name it. */
+/** The message: the command, what it is about, the service's sentence, and the job's state if that does not name it. */
 function told({ error, code, state }, command) {
   const said = String(error ?? code ?? 'refused');
   const ofState = state == null || said.includes(state) ? '' : ` (the job is ${state})`;
   return `${subjectOf(command)}${said}${ofState}`;
 }
 
-/** `delete ord-7: `; nothing for a command without a job or topic, or a batch. */
-export function subjectOf({ command, id, topic, topics } = {}) {
-  const about = id ?? topic ?? (Array.isArray(topics) ? topics.join(', ') : null);
+/** `delete ord-7: `; nothing for a command without a job, schedule or topic, or a batch. */
+export function subjectOf({ command, id, name, topic, topics } = {}) {
+  const about = id ?? name ?? topic ?? (Array.isArray(topics) ? topics.join(', ') : null);
   return about == null || command == null ? '' : `${command} ${about}: `;
 }

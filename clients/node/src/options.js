@@ -92,8 +92,9 @@ function checkHeaders(headers) {
 /** The field of a command that people would pass in place of its options. */
 const FIRST_FIELDS = {
   add: 'delay', update: 'delay', release: 'delay', bury: 'reason', touch: 'ttr', finish: 'lease', pop: 'wait',
-  pause: 'seconds', peek: 'state', purge: 'state', stats: 'topic', topics: 'pattern', workers: 'topic',
-  token: 'id', actions: 'since', explain: 'life',
+  pause: 'seconds', peek: 'state', find: 'state', purge: 'state', stats: 'topic', topics: 'pattern', workers: 'topic',
+  forecast: 'topic', figures: 'topic', token: 'id', operation: 'kind', actions: 'since', explain: 'life', schedule: 'every',
+  schedules: 'pattern',
 };
 
 /** Hooks: each a function, or undefined. */

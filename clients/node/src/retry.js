@@ -8,8 +8,10 @@ import { timerMs } from './timer.js';
 const NOT_EXECUTED = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
 const SAFE = new Set([
+  'schedule', 'unschedule', 'schedules', 'forecast', 'find', 'instances', 'health', 'settings', 'figures',
   'finish', 'delete', 'get', 'explain', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
 ]);
+const SAFE_OPERATIONS = new Set(['plan', 'get', 'list']); // a second plan is forgotten when nobody starts it
 const SAFE_WITH_LEASE = new Set(['touch', 'release', 'bury']);
 
 /** Whether executing a command twice does no harm. */
@@ -17,6 +19,7 @@ export function isSafe(command) {
   if (command.command === 'add') {
     return command.id != null && (command.if_exists ?? 'keep') === 'keep' && command.retention !== 0;
   }
+  if (command.command === 'operation') return SAFE_OPERATIONS.has(command.do);
   return SAFE.has(command.command) || (SAFE_WITH_LEASE.has(command.command) && command.lease != null);
 }
 

@@ -22,6 +22,8 @@ export const others = [
 export async function commands(): Promise<void> {
   const order: Order = { order: 1001 };
   const added = await client.add('order-close', order, { id: 'order-close:1001', at: new Date(), if_exists: 'keep' });
+  await client.add('remind', undefined, { id: 'remind:7', delay: 600, spread: 60, if_exists: 'later' });
+  await client.batch([{ command: 'add', topic: 'remind', id: 'remind:7', if_exists: 'sooner' }]);
   const due: number = added.due;
   const job = await client.pop<Order>(['order-close', 'other'], { wait: 20, signal: AbortSignal.timeout(1000) });
   if (job === null) return;
@@ -40,6 +42,11 @@ export async function commands(): Promise<void> {
   const { facts, timeline } = await client.explain(job.id, { life: 'all' });
   facts.state satisfies string;
   timeline?.some((line) => (line.waited ?? 0) > 1) satisfies boolean | undefined;
+  await client.schedule('nightly', 'report', null, { cron: '30 2 * * *', zone: 'Europe/Berlin', overlap: 'skip' });
+  const { next } = await client.schedule('poll', 'report', order, { every: 60, start: new Date() });
+  next satisfies number | null;
+  for (const row of (await client.schedules<Order>({ pattern: 'nightly*' })).schedules) row.value?.order satisfies number | undefined;
+  (await client.unschedule('nightly')).live satisfies number;
   const { workers } = await client.workers({ topic: 'order-close' });
   workers.some((worker) => worker.state === 'parked') satisfies boolean;
   const { actions } = await client.actions({ by: 'shop', count: 10 });
@@ -47,6 +54,12 @@ export async function commands(): Promise<void> {
   const { token } = await client.token('create', { name: 'shop', rights: ['produce'], expires: 'never' });
   token satisfies string;
   for (const { used } of (await client.token('list')).tokens) used satisfies number | null;
+  const wanted = { topic: 'order-*', reason: 'timeout', died_from: new Date() };
+  const { plan, count } = await client.operation('plan', { kind: 'kick', filter: wanted });
+  (await client.operation('start', { plan, expect: count, rate: 500 })).samples satisfies string[];
+  for (const { left } of (await client.operation('list')).operations) left satisfies number | null;
+  (await client.find('order-close:', 'order-close', { count: 10 })).jobs satisfies object[];
+  await client.operation('get', { operation: (await client.find('order-close:')).operation });
   if (!(await client.whoami()).open) await client.token('revoke', { id: 'aaaaaaaa' });
   const [sum, popped] = await client.batch([
     { command: 'stats', topic: coupon ?? 'order-close' },
@@ -124,6 +137,8 @@ export function mistakes(): void {
   void client.add('t', 1, { dealy: 30 });
   // @ts-expect-error: undefined is not JSON
   void client.add('t', undefined);
+  // @ts-expect-error: only later and sooner need no body
+  void client.add('t', undefined, { if_exists: 'replace' });
   // @ts-expect-error: the count is missing
   void client.popMany('t');
   // @ts-expect-error: unknown command

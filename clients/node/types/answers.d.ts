@@ -18,8 +18,11 @@ export interface AddedJob {
   state: JobState;
   /** In unix seconds. */
   due: number;
-  /** `cancelled`: a copy for a topic of a virtual one that was deleted before, and stays so. */
-  result: 'created' | 'existing' | 'replaced' | 'cancelled';
+  /**
+   * `moved`: it has another time. `cancelled`: a copy for a topic of a virtual one that was deleted before, and stays
+   * so.
+   */
+  result: 'created' | 'existing' | 'replaced' | 'moved' | 'cancelled';
 }
 
 export interface AddAnswer extends Answer, AddedJob {
@@ -29,12 +32,65 @@ export interface AddAnswer extends Answer, AddedJob {
   jobs?: (AddedJob & { topic: string })[];
 }
 
+export interface ScheduleAnswer extends Answer {
+  name: string;
+  /** `existing`: the same definition as before, which keeps its times. */
+  result: 'created' | 'existing' | 'replaced';
+  /** When its next occurrence is; null: it is paused, or has no more of them. */
+  next: number | null;
+  durability?: 'local' | 'replicated' | 'fsynced';
+}
+
+export interface UnscheduleAnswer extends Answer {
+  name: string;
+  /** How many of its occurrences are still delayed, ready, reserved or dead. */
+  live: number;
+}
+
+/** A schedule. Options of its occurrences that it does not give are left out. */
+export interface ScheduleRow<T = unknown> {
+  name: string;
+  topic: string;
+  every?: number;
+  start?: number;
+  cron?: string;
+  zone?: string;
+  jitter?: number;
+  catch_up: 'none' | 'last' | 'all';
+  overlap: 'allow' | 'skip';
+  paused: boolean;
+  /** Its next five times; none: it is paused, or has no more of them. */
+  next: number[];
+  /** When the last occurrence that was made is. */
+  last: number | null;
+  /** The body; left out for a token without the right `bodies`. */
+  value?: T;
+  ttr?: number;
+  priority?: number;
+  tries?: number;
+  backoff?: number[];
+  ttl?: number;
+  retention?: number;
+  headers?: Record<string, string>;
+  tags?: string[];
+}
+
+export interface SchedulesAnswer<T = unknown> extends Answer {
+  schedules: ScheduleRow<T>[];
+  /** For the next page; null on the last one. */
+  cursor: string | null;
+}
+
 /** The answer to a pop in a batch. */
 export interface PopAnswer<T = unknown> extends Answer {
   /** False if none of the topics exists. */
   known?: false;
   /** Without a job: until when the paused ones of the topics are paused; null: until they are resumed. */
   paused?: Record<string, number | null>;
+  /** Without a job: the limit of a topic that keeps its ready jobs back. */
+  limited?: 'rate' | 'concurrency';
+  /** And in how many seconds it may be worth asking again. */
+  retry_after?: number;
   /** When it became ready again, if it was delivered before. */
   ready?: number;
   id?: string | null;
@@ -110,6 +166,8 @@ export interface JobDescription<T = unknown> {
   topic: string;
   /** Null once the job has ended. */
   value: T | null;
+  /** Bytes of the body. */
+  size: number;
   created: number;
   due: number;
   priority: number;
@@ -160,6 +218,8 @@ export interface Standing {
   above?: number | null;
   waiting?: number | null;
   last_delivery?: number | null;
+  /** The limit of its topic that keeps it back. */
+  limited?: 'rate' | 'concurrency';
   deleted_at?: number;
   newer?: number | null;
   max_dead?: number | null;
@@ -209,6 +269,11 @@ export interface PeekAnswer<T = unknown> extends Answer {
   cursor: string | null;
 }
 
+export interface FindAnswer extends PeekAnswer<never> {
+  /** How many entries the search has looked at, of jobs of all topics, since its first page. */
+  looked: number;
+}
+
 export type Counts = Record<LiveState, number>;
 
 export interface TopicsAnswer extends Answer {
@@ -224,6 +289,8 @@ export interface TopicsAnswer extends Answer {
     /** Its limits, if it has them. */
     max_pending?: number;
     max_dead?: number;
+    rate?: number;
+    concurrency?: number;
   }[];
   cursor: string | null;
 }
@@ -244,6 +311,32 @@ export interface WorkersAnswer extends Answer {
   others: { parked: number; jobs: number };
 }
 
+/** A process of the service; what it has not told is null. */
+export interface InstanceRow {
+  /** As in `WorkerRow`. */
+  instance: string | null;
+  host: string | null;
+  pid: number | null;
+  worker: number | null;
+  version: string | null;
+  started: number | null;
+  signed: number;
+  /** By shard, the buckets whose timers it holds. */
+  timers: Record<string, number[]> | null;
+  parked: number;
+}
+
+export interface InstancesAnswer extends Answer {
+  instances: InstanceRow[];
+  shards: number;
+  buckets: number;
+}
+
+export interface HealthAnswer extends Answer {
+  at: number;
+  findings: { level: 'ok' | 'warn' | 'bad'; subject: string; words: string }[];
+}
+
 export interface StatsAnswer extends Answer {
   /** Null: all topics together. */
   topic: string | null;
@@ -259,6 +352,56 @@ export interface StatsAnswer extends Answer {
   paused_until?: number | null;
   /** False if there is no such topic. */
   known?: false;
+}
+
+export interface ForecastAnswer extends Answer {
+  /** Null: all topics together. */
+  topic: string | null;
+  /** `width` is 60 or 3,600 s; `scheduled` is what schedules are going to add, not among `jobs` yet. */
+  bins: { begin: number; width: number; jobs: number; scheduled: number }[];
+  total: number;
+  later: number;
+  /** Until when `scheduled` is counted, in unix seconds; null: to the end. */
+  scheduled_until: number | null;
+  topics: number;
+  left_out: number;
+  /** The topics with most of these jobs, up to five. */
+  largest: { topic: string; jobs: number }[];
+}
+
+/** How late some jobs were, in seconds. */
+export interface Lateness {
+  /** How many jobs, by bucket: see `bounds` of the answer. */
+  counts: number[];
+  p50: number;
+  p99: number;
+}
+
+export interface FiguresBin {
+  begin: number;
+  adds: number;
+  deliveries: number;
+  finishes: number;
+  /** By cause. */
+  deaths: Record<string, number>;
+  due_to_ready: Lateness | null;
+  due_to_delivered: Lateness | null;
+  /** By what kind of code; only without a topic. */
+  refusals?: Record<string, number>;
+}
+
+export interface FiguresAnswer extends Answer {
+  /** Null: all topics together. */
+  topic: string | null;
+  since: number;
+  until: number;
+  step: number;
+  /** The upper ends of the buckets of lateness in seconds; the last bucket has none. */
+  bounds: number[];
+  bins: FiguresBin[];
+  total: FiguresBin;
+  /** Pops that wait now. */
+  parked: number;
 }
 
 export interface PauseAnswer extends Answer {
@@ -315,6 +458,54 @@ export interface ActionsAnswer extends Answer {
   cursor: string | null;
 }
 
+/** What is known of an operation; points in time are unix seconds. */
+export interface OperationRow {
+  operation: string;
+  kind: 'kick' | 'delete' | 'run' | 'reschedule' | 'find';
+  state: 'planning' | 'planned' | 'waiting' | 'running' | 'paused' | 'done' | 'cancelled' | 'failed';
+  filter: Record<string, string | number>;
+  count: number;
+  exact: boolean;
+  /** Null for a token that does not reach all topics. */
+  looked: number | null;
+  done: number;
+  skipped: number;
+  rate: number | null;
+  speed: number;
+  slowed: boolean;
+  /** Seconds until it is done; null: not known. */
+  left: number | null;
+  begun: number;
+  by: string;
+  started: number | null;
+  started_by: string;
+  ended: number | null;
+  shift?: number;
+  at?: number;
+  spread?: number;
+  error?: string;
+}
+
+export interface OperationAnswer extends Answer, OperationRow {
+  /** Ids of up to 20 jobs that matched; of a find, of up to 1,000. */
+  samples: string[];
+}
+
+export interface OperationPlanAnswer extends OperationAnswer {
+  /** By which it is started. */
+  plan: string;
+}
+
+export interface OperationListAnswer extends Answer {
+  operations: OperationRow[];
+}
+
+/** Of a find without a topic. */
+export interface SearchBegunAnswer extends Answer {
+  /** Lists what it has found, with get. */
+  operation: string;
+}
+
 /** What is kept of a token. */
 export interface TokenRecord {
   id: string;
@@ -356,12 +547,37 @@ export interface TokenTestAnswer extends Answer {
   why: string | null;
 }
 
+/** What holds for the jobs of a topic; `own` names what the topic sets itself. */
+export interface Policy {
+  topic: string;
+  ttr_s: number;
+  tries: number;
+  backoff_s: number[];
+  ttl_s: number | null;
+  retention_s: number;
+  priority: number;
+  max_pending: number;
+  max_dead: number;
+  dead_age_s: number;
+  rate: number | null;
+  concurrency: number | null;
+  own: string[];
+}
+
+export interface SettingsAnswer extends Answer {
+  /** The value of a secret is `set` or `not set`. */
+  settings: { name: string; value: unknown; source: 'default' | 'file' | 'environment' | 'flag' }[];
+  policies: Policy[];
+  virtual_topics: Record<string, string[]>;
+}
+
 /** With `open`, the service asks for no tokens, and the rest is left out. */
 export interface WhoamiAnswer extends Answer {
   open: boolean;
   id?: string;
   name?: string;
   rights?: string[];
+  commands?: string[];
   topics?: string[];
   expires?: number | null;
   rate?: number | null;
@@ -374,6 +590,9 @@ export interface WhoamiAnswer extends Answer {
 /** The answer to each command. */
 interface Answers {
   add: AddAnswer;
+  schedule: ScheduleAnswer;
+  unschedule: UnscheduleAnswer;
+  schedules: SchedulesAnswer;
   pop: PopAnswer;
   finish: FinishAnswer;
   touch: TouchAnswer;
@@ -386,15 +605,22 @@ interface Answers {
   run: MoveAnswer;
   kick: KickAnswer | KickTopicAnswer;
   peek: PeekAnswer;
+  find: FindAnswer | SearchBegunAnswer;
   topics: TopicsAnswer;
   workers: WorkersAnswer;
+  instances: InstancesAnswer;
+  health: HealthAnswer;
   stats: StatsAnswer;
+  forecast: ForecastAnswer;
+  figures: FiguresAnswer;
   pause: PauseAnswer;
   resume: ResumeAnswer;
   purge: PurgeAnswer;
+  operation: OperationAnswer | OperationPlanAnswer | OperationListAnswer;
   leave: LeaveAnswer;
   token: TokenAnswer | TokenIssuedAnswer | TokenListAnswer | TokenTestAnswer;
   whoami: WhoamiAnswer;
+  settings: SettingsAnswer;
   actions: ActionsAnswer;
 }
 

@@ -1,14 +1,18 @@
 /** The client's methods and options. */
 import type { Job } from './job.js';
 import type {
-  ActionsOptions, AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, ExplainOptions, FinishOptions,
-  PauseOptions, PeekOptions, PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TokenOptions, TopicsOptions, TouchOptions,
+  ActionsOptions, AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, ExplainOptions, FiguresOptions,
+  FindOptions, FinishOptions, ForecastOptions, KeepsBody, OperationOptions, PauseOptions, PeekOptions, PopOptions, PurgeOptions,
+  ReleaseOptions, ScheduleOptions, SchedulesOptions, SearchOptions, StatsOptions, TokenOptions, TopicsOptions, TouchOptions,
   UpdateOptions, WorkersOptions,
 } from './commands.js';
 import type {
-  ActionsAnswer, AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, ExplainAnswer, FinishAnswer, GetAnswer, KickAnswer,
-  KickTopicAnswer, LeaveAnswer, MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TokenAnswer,
-  TokenIssuedAnswer, TokenListAnswer, TokenTestAnswer, TopicsAnswer, TouchAnswer, UpdateAnswer, WhoamiAnswer, WorkersAnswer,
+  ActionsAnswer, AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, ExplainAnswer, FiguresAnswer, FindAnswer, FinishAnswer,
+  ForecastAnswer, GetAnswer, HealthAnswer, InstancesAnswer, KickAnswer, KickTopicAnswer, LeaveAnswer, MoveAnswer,
+  OperationAnswer, OperationListAnswer, OperationPlanAnswer,
+  PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, ScheduleAnswer, SchedulesAnswer, SearchBegunAnswer, SettingsAnswer, StatsAnswer,
+  TokenAnswer, TokenIssuedAnswer, TokenListAnswer, TokenTestAnswer, TopicsAnswer, TouchAnswer,
+  UnscheduleAnswer, UpdateAnswer, WhoamiAnswer, WorkersAnswer,
 } from './answers.js';
 import type { JobQueueError } from './errors.js';
 
@@ -53,6 +57,14 @@ export class Client {
   constructor(url: string | URL, options?: ClientOptions);
   constructor(options: Addresses & ClientOptions);
   add(topic: string, body: Body, options?: AddOptions): Promise<AddAnswer>;
+  /** With `undefined`, a job that is there keeps its body. */
+  add(topic: string, body: Body | undefined, options: AddOptions & KeepsBody): Promise<AddAnswer>;
+  /** Adds a job again and again: `every` so many seconds, or by `cron`. The same definition again changes nothing. */
+  schedule(name: string, topic: string, body: Body, options: ScheduleOptions): Promise<ScheduleAnswer>;
+  /** Removes a schedule; the jobs that it has added stay. */
+  unschedule(name: string, options?: CallOptions): Promise<UnscheduleAnswer>;
+  /** A page of the schedules, with their next times. */
+  schedules<T = unknown>(options?: SchedulesOptions): Promise<SchedulesAnswer<T>>;
   /** A job, or null. Of several topics, the first that has a ready job is used. */
   pop<T = unknown>(topic: string | readonly string[], options?: PopOptions): Promise<Job<T> | null>;
   /** Up to `count` jobs, 1 to 1,000. */
@@ -71,17 +83,37 @@ export class Client {
   /** Makes up to `count` dead jobs ready again, 1 to 1,000; default 1. */
   kickTopic(topic: string, count?: number, options?: CallOptions): Promise<KickTopicAnswer>;
   peek<T = unknown>(topic: string, options?: PeekOptions): Promise<PeekAnswer<T>>;
+  /** Jobs of a topic whose ids begin with a prefix, without bodies; a page with a cursor may be empty. */
+  find(prefix: string, topic: string, options?: FindOptions): Promise<FindAnswer>;
+  /** Jobs of all topics: the search goes on in the background, and `operation('get', …)` lists what it has found. */
+  find(prefix: string, topic?: null, options?: SearchOptions): Promise<SearchBegunAnswer>;
   topics(options?: TopicsOptions): Promise<TopicsAnswer>;
   stats(options?: StatsOptions): Promise<StatsAnswer>;
+  /** How many jobs fall due when, and what schedules are going to add. */
+  forecast(options?: ForecastOptions): Promise<ForecastAnswer>;
+  /** Rates and lateness over time, over all instances. */
+  figures(options?: FiguresOptions): Promise<FiguresAnswer>;
   /** Who polls, a topic or any, and with how many jobs in hand. */
   workers(options?: WorkersOptions): Promise<WorkersAnswer>;
+  /** The processes of the service. */
+  instances(options?: CallOptions): Promise<InstancesAnswer>;
+  /** What is wrong with the service, or may become so. */
+  health(options?: CallOptions): Promise<HealthAnswer>;
   pause(topic: string, options?: PauseOptions): Promise<PauseAnswer>;
   resume(topic: string, options?: CallOptions): Promise<ResumeAnswer>;
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;
+  /** Counts the jobs that match a filter, and changes none. */
+  operation(action: 'plan', options: OperationOptions): Promise<OperationPlanAnswer>;
+  /** Changes the jobs of a plan in the background, or steers that. */
+  operation(action: 'start' | 'pause' | 'resume' | 'cancel' | 'get', options: OperationOptions): Promise<OperationAnswer>;
+  /** The newest 100 operations. */
+  operation(action: 'list', options?: CallOptions): Promise<OperationListAnswer>;
   /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker: string, options?: CallOptions): Promise<LeaveAnswer>;
   /** What people and operators did, the newest first. */
   actions(options?: ActionsOptions): Promise<ActionsAnswer>;
+  /** The settings of the service, and where each came from. */
+  settings(options?: CallOptions): Promise<SettingsAnswer>;
   /** What the token of this client may do, and until when. */
   whoami(options?: CallOptions): Promise<WhoamiAnswer>;
   /** A new token, or a new secret of one: the answer is the only place that shows it. */

@@ -13,6 +13,8 @@ export interface AddFields {
   delay?: number;
   /** Due at this time, instead of `delay`: a Date, unix seconds, or RFC 3339 text. */
   at?: Date | number | string;
+  /** Up to so many seconds later than that, by the id: jobs of one time are spread evenly. */
+  spread?: number;
   ttr?: number;
   /** 0 to 9; higher is delivered first. */
   priority?: number;
@@ -24,11 +26,53 @@ export interface AddFields {
   ttl?: number;
   /** Seconds for which its id is remembered once it has ended. */
   retention?: number;
-  /** What to do if there is a job of this id; `renew` replaces one that has ended or is dead. */
-  if_exists?: 'keep' | 'reject' | 'replace' | 'renew';
+  /**
+   * What to do if there is a job of this id; `renew` replaces one that has ended or is dead, `later` and `sooner` move
+   * a delayed one in that direction only.
+   */
+  if_exists?: 'keep' | 'reject' | 'replace' | 'renew' | 'later' | 'sooner';
   headers?: Record<string, string>;
   tags?: readonly string[];
   durability?: 'local' | 'replicated' | 'fsynced';
+}
+
+/** Of an add that needs no body where there is one to keep. */
+export interface KeepsBody {
+  if_exists: 'later' | 'sooner';
+}
+
+/** The schedule of a job: give either `every` or `cron`. */
+export interface ScheduleFields {
+  /** Seconds (not milliseconds) from one occurrence to the next. */
+  every?: number;
+  /** Where `every` counts from: a Date, unix seconds, or RFC 3339 text; default: now. */
+  start?: Date | number | string;
+  /** Minute, hour, day of the month, month, day of the week: `0 9 * * MON-FRI`; or six fields, with seconds first. */
+  cron?: string;
+  /** The time zone of `cron`, such as Europe/Berlin; default: UTC. */
+  zone?: string;
+  /** Seconds by which an occurrence is due later at most. */
+  jitter?: number;
+  /** Which occurrences are made that could not be made in time; default: the last one. */
+  catch_up?: 'none' | 'last' | 'all';
+  /** `skip`: no occurrence while the last one is delayed, ready or reserved. */
+  overlap?: 'allow' | 'skip';
+  paused?: boolean;
+  ttr?: number;
+  priority?: number;
+  tries?: number;
+  backoff?: readonly number[];
+  ttl?: number;
+  retention?: number;
+  headers?: Record<string, string>;
+  tags?: readonly string[];
+  durability?: 'local' | 'replicated' | 'fsynced';
+}
+
+export interface SchedulesFields {
+  /** With `*` for any characters and `?` for one. */
+  pattern?: string;
+  cursor?: string | null;
 }
 
 export interface PopFields {
@@ -86,6 +130,16 @@ export interface PeekFields {
   cursor?: string | null;
   count?: number;
   shard?: number;
+  /** False: without the bodies of the jobs. */
+  body?: boolean;
+  /** Only jobs whose time is this or later, delayed, reserved or dead; needs `state`. */
+  from?: Date | number | string;
+}
+
+export interface FindFields {
+  state?: LiveState;
+  cursor?: string | null;
+  count?: number;
 }
 
 export interface TopicsFields {
@@ -101,6 +155,22 @@ export interface StatsFields {
   topic?: string;
 }
 
+export interface ForecastFields {
+  topic?: string;
+  /** How many hours ahead, 1 to 744; default 24. */
+  hours?: number;
+}
+
+export interface FiguresFields {
+  topic?: string;
+  /** A Date, unix seconds, or RFC 3339 text; default: an hour before `until`. */
+  since?: Date | number | string;
+  /** Default: now. */
+  until?: Date | number | string;
+  /** The width of a bin in seconds, a multiple of 60; default 60. */
+  step?: number;
+}
+
 export interface PauseFields {
   seconds?: number;
 }
@@ -108,6 +178,46 @@ export interface PauseFields {
 export interface PurgeFields {
   state?: LiveState;
   cursor?: string | null;
+}
+
+/** Which jobs an operation takes: those that match all that is given. */
+export interface Filter {
+  /** A topic, or a pattern with `*` and `?`. */
+  topic?: string;
+  state?: LiveState;
+  /** How their ids begin. */
+  prefix?: string;
+  /** Of dead letters. */
+  cause?: 'tries' | 'ttl' | 'buried';
+  /** A part of it. */
+  reason?: string;
+  tag?: string;
+  /** Each time: a Date, unix seconds, or RFC 3339 text. */
+  died_from?: Date | number | string;
+  died_to?: Date | number | string;
+  due_from?: Date | number | string;
+  due_to?: Date | number | string;
+  created_from?: Date | number | string;
+  created_to?: Date | number | string;
+}
+
+/** Of the command `operation`; which of them a `do` takes, docs/protocol.md says. */
+export interface OperationFields {
+  kind?: 'kick' | 'delete' | 'run' | 'reschedule' | 'find';
+  filter?: Filter;
+  /** Of a reschedule: how many seconds later the jobs are due; below 0: earlier. */
+  shift?: number;
+  /** When they are due, instead of `shift`: a Date, unix seconds, or RFC 3339 text. */
+  at?: Date | number | string;
+  spread?: number;
+  /** Of a start: the id of the plan, */
+  plan?: string;
+  /** and its `count`. */
+  expect?: number;
+  /** Jobs a second. */
+  rate?: number;
+  /** The id of its plan. */
+  operation?: string;
 }
 
 export interface ActionsFields {
@@ -150,6 +260,8 @@ export interface CallOptions {
 }
 
 export type AddOptions = AddFields & CallOptions;
+export type ScheduleOptions = ScheduleFields & CallOptions;
+export type SchedulesOptions = SchedulesFields & CallOptions;
 export type PopOptions = PopFields & CallOptions;
 export type FinishOptions = FinishFields & CallOptions;
 export type TouchOptions = TouchFields & CallOptions;
@@ -159,9 +271,14 @@ export type DeleteOptions = DeleteFields & CallOptions;
 export type UpdateOptions = UpdateFields & CallOptions;
 export type ExplainOptions = ExplainFields & CallOptions;
 export type PeekOptions = PeekFields & CallOptions;
+export type FindOptions = FindFields & CallOptions;
+export type SearchOptions = Pick<FindFields, 'state'> & CallOptions;
+export type OperationOptions = OperationFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
 export type WorkersOptions = WorkersFields & CallOptions;
 export type StatsOptions = StatsFields & CallOptions;
+export type ForecastOptions = ForecastFields & CallOptions;
+export type FiguresOptions = FiguresFields & CallOptions;
 export type ActionsOptions = ActionsFields & CallOptions;
 export type TokenOptions = TokenFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
@@ -170,6 +287,10 @@ export type PurgeOptions = PurgeFields & CallOptions;
 /** A member of a batch, in the protocol's form. */
 export type Command =
   | ({ command: 'add'; topic: string; body: Body } & AddFields)
+  | ({ command: 'add'; topic: string; body?: Body } & AddFields & KeepsBody)
+  | ({ command: 'schedule'; name: string; topic: string; body: Body } & ScheduleFields)
+  | { command: 'unschedule'; name: string }
+  | ({ command: 'schedules' } & SchedulesFields)
   | ({ command: 'pop'; topic?: string; topics?: readonly string[]; count?: number } & PopFields)
   | ({ command: 'finish'; id: string } & FinishFields)
   | ({ command: 'touch'; id: string } & TouchFields)
@@ -181,13 +302,17 @@ export type Command =
   | ({ command: 'explain'; id: string } & ExplainFields)
   | { command: 'kick'; id?: string; topic?: string; count?: number }
   | ({ command: 'peek'; topic: string } & PeekFields)
+  | ({ command: 'find'; prefix: string; topic?: string } & FindFields)
+  | ({ command: 'operation'; do: 'plan' | 'start' | 'pause' | 'resume' | 'cancel' | 'get' | 'list' } & OperationFields)
   | ({ command: 'topics' } & TopicsFields)
   | ({ command: 'workers' } & WorkersFields)
   | ({ command: 'stats' } & StatsFields)
+  | ({ command: 'forecast' } & ForecastFields)
+  | ({ command: 'figures' } & FiguresFields)
   | ({ command: 'pause'; topic: string } & PauseFields)
   | { command: 'resume'; topic: string }
   | ({ command: 'purge'; topic: string } & PurgeFields)
   | { command: 'leave'; worker: string }
   | ({ command: 'token'; action: 'create' | 'list' | 'show' | 'revoke' | 'rotate' | 'test' } & TokenFields)
   | ({ command: 'actions' } & ActionsFields)
-  | { command: 'whoami' };
+  | { command: 'instances' | 'health' | 'settings' | 'whoami' };

@@ -4,8 +4,10 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
+use DateTimeInterface;
+
 /**
- * The client's methods for topics, workers, actions and tokens.
+ * The client's methods for topics, workers, operations, actions and tokens.
  *
  * @internal
  *
@@ -25,6 +27,25 @@ trait Administration
     }
 
     /**
+     * List jobs of a topic whose ids begin with a prefix, without their bodies; without a topic, begin a search of all
+     * jobs in the background.
+     *
+     * @param string|null $state delayed, ready, reserved or dead; null: all
+     * @return Answer with `jobs`, and a `cursor` while there may be more, also after an empty page; without a topic with
+     *     `operation`, which lists what it has found (see operation)
+     */
+    public function find(
+        string $prefix,
+        ?string $topic = null,
+        ?string $state = null,
+        ?string $cursor = null,
+        ?int $count = null,
+    ): array {
+        $fields = ['prefix' => $prefix, 'topic' => $topic, 'state' => $state, 'cursor' => $cursor, 'count' => $count];
+        return $this->send('find', $fields);
+    }
+
+    /**
      * The statistics of one topic, or of all topics together.
      *
      * @return Answer
@@ -35,6 +56,35 @@ trait Administration
     }
 
     /**
+     * How many jobs fall due when, in the next hours (1 to 744, 24 by default), and what schedules are going to add; of
+     * one topic, or of all together.
+     *
+     * @return Answer with `bins`
+     */
+    public function forecast(?string $topic = null, ?int $hours = null): array
+    {
+        return $this->send('forecast', ['topic' => $topic, 'hours' => $hours]);
+    }
+
+    /**
+     * Rates and lateness over time, over all instances; of one topic, or of all together.
+     *
+     * @param DateTimeInterface|int|float|string|null $since a time, unix seconds, or RFC 3339 text; null: an hour before
+     *     $until
+     * @param DateTimeInterface|int|float|string|null $until null: now
+     * @param int|null $step the width of a bin in seconds, a multiple of 60; null: 60
+     * @return Answer with `bins`
+     */
+    public function figures(
+        ?string $topic = null,
+        DateTimeInterface|int|float|string|null $since = null,
+        DateTimeInterface|int|float|string|null $until = null,
+        ?int $step = null,
+    ): array {
+        return $this->send('figures', ['topic' => $topic, 'since' => $since, 'until' => $until, 'step' => $step]);
+    }
+
+    /**
      * Who polls, a topic or any, and with how many jobs in hand.
      *
      * @return Answer with `workers`
@@ -42,6 +92,26 @@ trait Administration
     public function workers(?string $topic = null): array
     {
         return $this->send('workers', ['topic' => $topic]);
+    }
+
+    /**
+     * The processes of the service: where each runs, its version, the timers that it holds.
+     *
+     * @return Answer with `instances`
+     */
+    public function instances(): array
+    {
+        return $this->send('instances', []);
+    }
+
+    /**
+     * What is wrong with the service, or may become so.
+     *
+     * @return Answer with `findings`
+     */
+    public function health(): array
+    {
+        return $this->send('health', []);
     }
 
     /**
@@ -76,6 +146,37 @@ trait Administration
     }
 
     /**
+     * Change all jobs that match a filter, in the background: plan, start, pause, resume, cancel, get or list operations.
+     *
+     * @param string $do plan, start, pause, resume, cancel, get or list; docs/protocol.md says which fields each takes
+     * @param string|null $kind kick, delete, run, reschedule or find
+     * @param array<string, mixed>|null $filter which jobs; its times as $at
+     * @param int|float|null $shift seconds by which a reschedule makes them later; below 0: earlier
+     * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text; instead of $shift
+     * @param string|null $plan of a start: the id of the plan
+     * @param int|null $expect and its `count`
+     * @param int|null $rate jobs a second
+     * @param string|null $operation the id of its plan
+     * @return Answer of a plan: with `plan`, by which it is started; of a list: with `operations`
+     */
+    public function operation(
+        string $do,
+        ?string $kind = null,
+        ?array $filter = null,
+        int|float|null $shift = null,
+        DateTimeInterface|int|float|string|null $at = null,
+        int|float|null $spread = null,
+        ?string $plan = null,
+        ?int $expect = null,
+        ?int $rate = null,
+        ?string $operation = null,
+    ): array {
+        $fields = ['do' => $do, 'kind' => $kind, 'filter' => $filter, 'shift' => $shift, 'at' => $at];
+        $fields += ['spread' => $spread, 'plan' => $plan, 'expect' => $expect, 'rate' => $rate];
+        return $this->send('operation', $fields + ['operation' => $operation]);
+    }
+
+    /**
      * What people and operators did, the newest first.
      *
      * @param int|float|null $since unix seconds; null: all that is kept
@@ -89,6 +190,16 @@ trait Administration
         ?int $count = null,
     ): array {
         return $this->send('actions', ['since' => $since, 'by' => $by, 'cursor' => $cursor, 'count' => $count]);
+    }
+
+    /**
+     * The settings of the service, and where each came from; a secret is `set` or `not set`.
+     *
+     * @return Answer with `settings`, `policies` and `virtual_topics`
+     */
+    public function settings(): array
+    {
+        return $this->send('settings', []);
     }
 
     /**

@@ -26,6 +26,7 @@ use JobQueue\Client\Http\Token;
 final class Client
 {
     use Administration;
+    use Scheduling;
 
     private readonly Exchange $exchange;
     private readonly Calls $calls;
@@ -73,21 +74,22 @@ final class Client
     }
 
     /**
-     * Add a job, to be delivered when it is due. `ttr`, `backoff`, `ttl` and `retention` are seconds.
+     * Add a job, to be delivered when it is due. `spread`, `ttr`, `backoff`, `ttl` and `retention` are seconds.
      *
-     * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`
+     * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`; may be left out with
+     *                    $if_exists later or sooner: then a job that is there keeps its own
      * @param int|float|DateInterval|null $delay seconds, or an interval, until it is due; no string
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param list<int|float>|null $backoff
-     * @param string|null $if_exists keep, renew, reject or replace
+     * @param string|null $if_exists keep, renew, reject, replace, later or sooner
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
      * @return Answer
-     * @throws \TypeError if $delay is something else: PHP would turn the string '7' into 7 seconds
+     * @throws \TypeError if $delay is something else: PHP would turn the string '7' into 7 seconds; or without a body
      */
     public function add(
         string $topic,
-        mixed $body,
+        mixed $body = Body::Unchanged,
         mixed $delay = null,
         ?string $id = null,
         DateTimeInterface|int|float|string|null $at = null,
@@ -101,13 +103,18 @@ final class Client
         ?array $headers = null,
         ?array $tags = null,
         ?string $durability = null,
+        int|float|null $spread = null,
     ): array {
         Times::check($delay);
+        if ($body === Body::Unchanged && !in_array($if_exists, ['later', 'sooner'], true)) {
+            throw new \ArgumentCountError('add() needs a body, except with if_exists later or sooner');
+        }
         $fields = [
             'topic' => $topic,
             'id' => $id,
             'delay' => $delay,
             'at' => $at,
+            'spread' => $spread,
             'ttr' => $ttr,
             'priority' => $priority,
             'tries' => $tries,
@@ -295,6 +302,9 @@ final class Client
      * List jobs of a topic without reserving them.
      *
      * @param string|null $state delayed, ready, reserved or dead; null: all
+     * @param bool|null $body false: without the bodies of the jobs
+     * @param DateTimeInterface|int|float|string|null $from only jobs whose time is this or later, delayed, reserved or dead:
+     *     a time, unix seconds, or RFC 3339; needs $state
      * @return Answer with `jobs`, and a `cursor` while there may be more
      */
     public function peek(
@@ -303,9 +313,11 @@ final class Client
         ?string $cursor = null,
         ?int $count = null,
         ?int $shard = null,
+        ?bool $body = null,
+        DateTimeInterface|int|float|string|null $from = null,
     ): array {
         $fields = ['topic' => $topic, 'state' => $state, 'cursor' => $cursor, 'count' => $count, 'shard' => $shard];
-        return $this->send('peek', $fields);
+        return $this->send('peek', $fields + ['body' => $body, 'from' => $from]);
     }
 
     /**

@@ -21,8 +21,10 @@ final class Retries
     private const NOT_EXECUTED = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
     private const PROXY_ERRORS = [502, 503, 504];
     private const SAFE = [
+        'schedule', 'unschedule', 'schedules', 'forecast', 'find', 'instances', 'health', 'settings', 'figures',
         'finish', 'delete', 'get', 'explain', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
     ];
+    private const SAFE_OPERATIONS = ['plan', 'get', 'list']; // a second plan is forgotten when nobody starts it
     private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
 
     private int $pauses = 0;
@@ -63,6 +65,9 @@ final class Retries
             // If the service does not remember the ended job, a repeated add would create it a second time.
             return isset($command['id']) && ($command['if_exists'] ?? 'keep') === 'keep'
                 && ($command['retention'] ?? 1) > 0;
+        }
+        if ($name === 'operation') {
+            return in_array($command['do'] ?? null, self::SAFE_OPERATIONS, true);
         }
         return in_array($name, self::SAFE, true)
             || (in_array($name, self::SAFE_WITH_LEASE, true) && isset($command['lease']));

@@ -15,6 +15,11 @@ use DateTimeInterface;
  */
 final class Times
 {
+    private const MOMENTS = [
+        'at', 'from', 'start', 'since', 'until',
+        'died_from', 'died_to', 'due_from', 'due_to', 'created_from', 'created_to',
+    ];
+
     /** @throws \TypeError unless it is a delay: a parameter's type would let '7' and true pass without strict_types */
     public static function check(mixed $delay): void
     {
@@ -26,20 +31,35 @@ final class Times
     }
 
     /**
-     * A command with its `delay` and `at` as the protocol has them.
+     * A command with its `delay` and its times as the protocol has them.
      *
      * @param array<string, mixed> $command
      * @return array<string, mixed>
      */
     public static function sent(array $command): array
     {
-        if (($command['at'] ?? null) instanceof DateTimeInterface) {
-            $command['at'] = $command['at']->format('Y-m-d\TH:i:s.uP');
+        $command = self::timed($command);
+        if (is_array($command['filter'] ?? null)) {
+            $command['filter'] = self::timed($command['filter']);
         }
         if (($command['delay'] ?? null) instanceof DateInterval) {
             $command['delay'] = self::seconds($command['delay']);
         }
         return $command;
+    }
+
+    /**
+     * @param array<string, mixed> $fields
+     * @return array<string, mixed>
+     */
+    private static function timed(array $fields): array
+    {
+        foreach (self::MOMENTS as $field) {
+            if (($fields[$field] ?? null) instanceof DateTimeInterface) {
+                $fields[$field] = $fields[$field]->format('Y-m-d\TH:i:s.uP');
+            }
+        }
+        return $fields;
     }
 
     /** The length of an interval that begins now: a month has as many days as this one. */

@@ -21,11 +21,61 @@ class Added(TypedDict):
     id: str
     state: State
     due: float
-    result: Literal["created", "existing", "replaced"]
+    result: Literal["created", "existing", "replaced", "moved"]
     durability: NotRequired[str]
     topic: NotRequired[str]
     """For a virtual topic only, with `jobs`, which replaces `state`, `due` and `result`."""
     jobs: NotRequired[list[Answer]]
+
+
+class Scheduled(TypedDict):
+    success: bool
+    name: str
+    result: Literal["created", "existing", "replaced"]
+    next: float | None
+    """When its next occurrence is; None: it is paused, or has no more of them."""
+    durability: NotRequired[str]
+
+
+class Unscheduled(TypedDict):
+    success: bool
+    name: str
+    live: int
+    """How many of its occurrences are still delayed, ready, reserved or dead."""
+
+
+class ScheduleRow(TypedDict):
+    """A schedule. Options of its occurrences that it does not give are left out."""
+
+    name: str
+    topic: str
+    every: NotRequired[float]
+    start: NotRequired[float]
+    cron: NotRequired[str]
+    zone: NotRequired[str]
+    jitter: NotRequired[float]
+    catch_up: Literal["none", "last", "all"]
+    overlap: Literal["allow", "skip"]
+    paused: bool
+    next: list[float]
+    """Its next five times."""
+    last: float | None
+    """When the last occurrence that was made is."""
+    value: NotRequired[Any]
+    ttr: NotRequired[float]
+    priority: NotRequired[int]
+    tries: NotRequired[int]
+    backoff: NotRequired[list[float]]
+    ttl: NotRequired[float]
+    retention: NotRequired[float]
+    headers: NotRequired[dict[str, str]]
+    tags: NotRequired[list[str]]
+
+
+class ScheduleList(TypedDict):
+    success: bool
+    schedules: list[ScheduleRow]
+    cursor: str | None
 
 
 class Settled(TypedDict):
@@ -76,6 +126,7 @@ class Details(TypedDict):
     id: str
     state: State
     topic: str
+    size: int
     value: Any
     created: float
     due: float
@@ -126,6 +177,8 @@ class Standing(TypedDict):
     above: NotRequired[int | None]
     waiting: NotRequired[int | None]
     last_delivery: NotRequired[float | None]
+    limited: NotRequired[Literal["rate", "concurrency"]]
+    """The limit of its topic that keeps it back."""
     deleted_at: NotRequired[float]
     newer: NotRequired[int | None]
     max_dead: NotRequired[int | None]
@@ -178,6 +231,24 @@ class Peeked(TypedDict):
     cursor: str | None
 
 
+class Found(TypedDict):
+    success: bool
+    topic: str
+    known: NotRequired[Literal[False]]
+    jobs: list[Details]
+    looked: int
+    """How many entries the search has looked at, of jobs of all topics, since its first page."""
+    cursor: str | None
+
+
+class SearchBegun(TypedDict):
+    """Of a find without a topic."""
+
+    success: bool
+    operation: str
+    """Lists what it has found, with get."""
+
+
 class TopicRow(TypedDict):
     topic: str
     counts: Counts
@@ -188,6 +259,8 @@ class TopicRow(TypedDict):
     """How many workers poll it."""
     max_pending: NotRequired[int]
     max_dead: NotRequired[int]
+    rate: NotRequired[float]
+    concurrency: NotRequired[int]
 
 
 class Topics(TypedDict):
@@ -213,6 +286,39 @@ class Workers(TypedDict):
     others: dict[str, int]
 
 
+class InstanceRow(TypedDict):
+    instance: str | None
+    """As in `Workers`. What an instance has not told is None."""
+    host: str | None
+    pid: int | None
+    worker: int | None
+    version: str | None
+    started: float | None
+    signed: float
+    timers: dict[str, list[int]] | None
+    """By shard, the buckets whose timers it holds."""
+    parked: int
+
+
+class Instances(TypedDict):
+    success: bool
+    instances: list[InstanceRow]
+    shards: int
+    buckets: int
+
+
+class Finding(TypedDict):
+    level: Literal["ok", "warn", "bad"]
+    subject: str
+    words: str
+
+
+class Health(TypedDict):
+    success: bool
+    at: float
+    findings: list[Finding]
+
+
 class Stats(TypedDict):
     success: bool
     topic: str | None
@@ -226,6 +332,100 @@ class Stats(TypedDict):
     """Of a topic with dead letters: `id`, `cause`, `reason` and `dead_since` of the last one."""
     paused: NotRequired[bool]
     paused_until: NotRequired[float | None]
+
+
+class ForecastBin(TypedDict):
+    begin: float
+    width: int
+    """60 or 3,600 s."""
+    jobs: int
+    scheduled: int
+    """What schedules are going to add; not among `jobs` yet."""
+
+
+class LargestTopic(TypedDict):
+    topic: str
+    jobs: int
+
+
+class Forecast(TypedDict):
+    success: bool
+    topic: str | None
+    bins: list[ForecastBin]
+    total: int
+    later: int
+    scheduled_until: float | None
+    """Until when `scheduled` is counted; None: to the end."""
+    topics: int
+    left_out: int
+    largest: list[LargestTopic]
+    """The topics with most of these jobs, up to five."""
+
+
+class Setting(TypedDict):
+    name: str
+    value: Any
+    """Of a secret `set` or `not set`."""
+    source: Literal["default", "file", "environment", "flag"]
+
+
+class Policy(TypedDict):
+    topic: str
+    ttr_s: float
+    tries: int
+    backoff_s: list[float]
+    ttl_s: float | None
+    retention_s: float
+    priority: int
+    max_pending: int
+    max_dead: int
+    dead_age_s: float
+    rate: float | None
+    concurrency: int | None
+    own: list[str]
+    """Which of these the topic sets itself."""
+
+
+class SettingsShown(TypedDict):
+    success: bool
+    settings: list[Setting]
+    policies: list[Policy]
+    virtual_topics: dict[str, list[str]]
+
+
+class Lateness(TypedDict):
+    counts: list[int]
+    """How many jobs, by bucket: see `bounds` of the answer."""
+    p50: float
+    """Seconds."""
+    p99: float
+
+
+class FiguresBin(TypedDict):
+    begin: float
+    adds: int
+    deliveries: int
+    finishes: int
+    deaths: dict[str, int]
+    """By cause."""
+    due_to_ready: Lateness | None
+    due_to_delivered: Lateness | None
+    refusals: NotRequired[dict[str, int]]
+    """By what kind of code; only without a topic."""
+
+
+class Figures(TypedDict):
+    success: bool
+    topic: str | None
+    since: float
+    until: float
+    step: int
+    bounds: list[float]
+    """The upper ends of the buckets of lateness in seconds; the last bucket has none."""
+    bins: list[FiguresBin]
+    total: FiguresBin
+    parked: int
+    """Pops that wait now."""
 
 
 class Paused(TypedDict):
@@ -317,6 +517,47 @@ class TokenTold(TokenRecord):
     why: NotRequired[str | None]
 
 
+class OperationRow(TypedDict):
+    """An operation in a listing; points in time are unix seconds."""
+
+    operation: str
+    kind: Literal["kick", "delete", "run", "reschedule", "find"]
+    state: Literal["planning", "planned", "waiting", "running", "paused", "done", "cancelled", "failed"]
+    filter: dict[str, Any]
+    count: int
+    exact: bool
+    looked: int | None
+    """None for a token that does not reach all topics."""
+    done: int
+    skipped: int
+    rate: int | None
+    speed: float
+    slowed: bool
+    left: float | None
+    """Seconds until it is done; None: not known."""
+    begun: float
+    by: str
+    started: float | None
+    started_by: str
+    ended: float | None
+    shift: NotRequired[float]
+    at: NotRequired[float]
+    spread: NotRequired[float]
+    error: NotRequired[str]
+
+
+class OperationTold(OperationRow):
+    """The answer to `operation`, by what is done of which it has what."""
+
+    success: bool
+    plan: NotRequired[str]
+    """Of a plan: its id, to start it by."""
+    samples: NotRequired[list[str]]
+    """Ids of up to 20 jobs that matched; of a find, of up to 1,000."""
+    operations: NotRequired[list[OperationRow]]
+    """Of list, which has no other field."""
+
+
 class Identity(TypedDict):
     """With `open`, the service asks for no tokens, and the rest is left out."""
 
@@ -325,6 +566,7 @@ class Identity(TypedDict):
     id: NotRequired[str]
     name: NotRequired[str]
     rights: NotRequired[list[str]]
+    commands: NotRequired[list[str]]
     topics: NotRequired[list[str]]
     expires: NotRequired[float | None]
     rate: NotRequired[int | None]

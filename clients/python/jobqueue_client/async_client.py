@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.access.options import Access, AccessFields
@@ -68,10 +68,26 @@ class AsyncClient:
         await self._connections.close()
 
     async def add(
-        self, topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
+        self, topic: str, body: Any = ..., delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
     ) -> answers.Added:
-        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once."""
+        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once. Only with
+        `if_exists` later or sooner it may come without a body: then a job that is there keeps its own."""
         return await self._ask(commands.add(topic, body, delay, **fields))
+
+    async def schedule(
+        self, name: str, topic: str, body: Any, **fields: Unpack[fields.ScheduleFields]
+    ) -> answers.Scheduled:
+        """Add a job again and again: `every` so many seconds, or by `cron` in a `zone`. The same definition again
+        changes nothing."""
+        return await self._ask(commands.schedule(name, topic, body, **fields))
+
+    async def unschedule(self, name: str) -> answers.Unscheduled:
+        """Remove a schedule; the jobs that it has added stay."""
+        return await self._ask(commands.unschedule(name))
+
+    async def schedules(self, **fields: Unpack[fields.SchedulesFields]) -> answers.ScheduleList:
+        """List schedules with their next times; pass the answer's `cursor` to get the next page."""
+        return await self._ask(commands.schedules(**fields))
 
     async def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
         """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
@@ -130,6 +146,20 @@ class AsyncClient:
         """List jobs of a topic without reserving them; pass the answer's `cursor` to get the next page."""
         return await self._ask(commands.peek(topic, **fields))
 
+    @overload
+    async def find(self, prefix: str, topic: str, **fields: Unpack[fields.FindFields]) -> answers.Found: ...
+
+    @overload
+    async def find(self, prefix: str, **fields: Unpack[fields.FindFields]) -> answers.SearchBegun: ...
+
+    async def find(
+        self, prefix: str, topic: str | None = None, **fields: Unpack[fields.FindFields]
+    ) -> answers.Found | answers.SearchBegun:
+        """List jobs of a topic whose ids begin with a prefix, without their bodies; pass the answer's `cursor` to get
+        the next page, also after an empty one. Without a topic the search goes on in the background, and `operation`
+        shows it."""
+        return await self._ask(commands.find(prefix, topic, **fields))
+
     async def topics(self, **fields: Unpack[fields.TopicsFields]) -> answers.Topics:
         """List topics with their counts; pass the answer's `cursor` to get the next page."""
         return await self._ask(commands.topics(**fields))
@@ -137,6 +167,15 @@ class AsyncClient:
     async def stats(self, topic: str | None = None) -> answers.Stats:
         """The statistics of one topic, or of all topics together."""
         return await self._ask(commands.stats(topic))
+
+    async def forecast(self, topic: str | None = None, hours: int | None = None) -> answers.Forecast:
+        """How many jobs fall due when in the next `hours`, 1 to 744 (24 by default), and what schedules are going to
+        add; of one topic, or of all together."""
+        return await self._ask(commands.forecast(topic, hours))
+
+    async def figures(self, **fields: Unpack[fields.FiguresFields]) -> answers.Figures:
+        """Rates and lateness over time, minute by minute unless `step` says otherwise, over all instances."""
+        return await self._ask(commands.figures(**fields))
 
     async def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
         """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
@@ -154,6 +193,19 @@ class AsyncClient:
         """List the workers that poll: their topics, the instance that they poll at, and the jobs that they have."""
         return await self._ask(commands.workers(topic))
 
+    async def instances(self) -> answers.Instances:
+        """List the processes of the service: where each runs, its version, the timers that it holds."""
+        return await self._ask(commands.instances())
+
+    async def health(self) -> answers.Health:
+        """What is wrong with the service, or may become so."""
+        return await self._ask(commands.health())
+
+    async def operation(self, do: str, **fields: Unpack[fields.OperationFields]) -> answers.OperationTold:
+        """Change all jobs that match a filter, in the background: plan, start, pause, resume, cancel, get or list
+        operations, as `do` says."""
+        return await self._ask(commands.operation(do, **fields))
+
     async def leave(self, worker: str) -> answers.Left:
         """End the waiting pops of this worker now."""
         return await self._ask(commands.leave(worker))
@@ -161,6 +213,10 @@ class AsyncClient:
     async def actions(self, **fields: Unpack[fields.ActionsFields]) -> answers.Actions:
         """What people and operators did, the newest first; pass the answer's `cursor` to get the next page."""
         return await self._ask(commands.actions(**fields))
+
+    async def settings(self) -> answers.SettingsShown:
+        """The settings of the service, and where each came from."""
+        return await self._ask(commands.settings())
 
     async def whoami(self) -> answers.Identity:
         """What the token of this client may do, and until when."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.access.options import Access, AccessFields
@@ -69,10 +69,24 @@ class Client:
             connections.close()
 
     def add(
-        self, topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
+        self, topic: str, body: Any = ..., delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
     ) -> answers.Added:
-        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once."""
+        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once. Only with
+        `if_exists` later or sooner it may come without a body: then a job that is there keeps its own."""
         return self._ask(commands.add(topic, body, delay, **fields))
+
+    def schedule(self, name: str, topic: str, body: Any, **fields: Unpack[fields.ScheduleFields]) -> answers.Scheduled:
+        """Add a job again and again: `every` so many seconds, or by `cron` in a `zone`. The same definition again
+        changes nothing."""
+        return self._ask(commands.schedule(name, topic, body, **fields))
+
+    def unschedule(self, name: str) -> answers.Unscheduled:
+        """Remove a schedule; the jobs that it has added stay."""
+        return self._ask(commands.unschedule(name))
+
+    def schedules(self, **fields: Unpack[fields.SchedulesFields]) -> answers.ScheduleList:
+        """List schedules with their next times; pass the answer's `cursor` to get the next page."""
+        return self._ask(commands.schedules(**fields))
 
     def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
         """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
@@ -131,6 +145,20 @@ class Client:
         """List jobs of a topic without reserving them; pass the answer's `cursor` to get the next page."""
         return self._ask(commands.peek(topic, **fields))
 
+    @overload
+    def find(self, prefix: str, topic: str, **fields: Unpack[fields.FindFields]) -> answers.Found: ...
+
+    @overload
+    def find(self, prefix: str, **fields: Unpack[fields.FindFields]) -> answers.SearchBegun: ...
+
+    def find(
+        self, prefix: str, topic: str | None = None, **fields: Unpack[fields.FindFields]
+    ) -> answers.Found | answers.SearchBegun:
+        """List jobs of a topic whose ids begin with a prefix, without their bodies; pass the answer's `cursor` to get
+        the next page, also after an empty one. Without a topic the search goes on in the background, and `operation`
+        shows it."""
+        return self._ask(commands.find(prefix, topic, **fields))
+
     def topics(self, **fields: Unpack[fields.TopicsFields]) -> answers.Topics:
         """List topics with their counts; pass the answer's `cursor` to get the next page."""
         return self._ask(commands.topics(**fields))
@@ -138,6 +166,15 @@ class Client:
     def stats(self, topic: str | None = None) -> answers.Stats:
         """The statistics of one topic, or of all topics together."""
         return self._ask(commands.stats(topic))
+
+    def forecast(self, topic: str | None = None, hours: int | None = None) -> answers.Forecast:
+        """How many jobs fall due when in the next `hours`, 1 to 744 (24 by default), and what schedules are going to
+        add; of one topic, or of all together."""
+        return self._ask(commands.forecast(topic, hours))
+
+    def figures(self, **fields: Unpack[fields.FiguresFields]) -> answers.Figures:
+        """Rates and lateness over time, minute by minute unless `step` says otherwise, over all instances."""
+        return self._ask(commands.figures(**fields))
 
     def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
         """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
@@ -155,6 +192,19 @@ class Client:
         """List the workers that poll: their topics, the instance that they poll at, and the jobs that they have."""
         return self._ask(commands.workers(topic))
 
+    def instances(self) -> answers.Instances:
+        """List the processes of the service: where each runs, its version, the timers that it holds."""
+        return self._ask(commands.instances())
+
+    def health(self) -> answers.Health:
+        """What is wrong with the service, or may become so."""
+        return self._ask(commands.health())
+
+    def operation(self, do: str, **fields: Unpack[fields.OperationFields]) -> answers.OperationTold:
+        """Change all jobs that match a filter, in the background: plan, start, pause, resume, cancel, get or list
+        operations, as `do` says."""
+        return self._ask(commands.operation(do, **fields))
+
     def leave(self, worker: str) -> answers.Left:
         """End the waiting pops of this worker now."""
         return self._ask(commands.leave(worker))
@@ -162,6 +212,10 @@ class Client:
     def actions(self, **fields: Unpack[fields.ActionsFields]) -> answers.Actions:
         """What people and operators did, the newest first; pass the answer's `cursor` to get the next page."""
         return self._ask(commands.actions(**fields))
+
+    def settings(self) -> answers.SettingsShown:
+        """The settings of the service, and where each came from."""
+        return self._ask(commands.settings())
 
     def whoami(self) -> answers.Identity:
         """What the token of this client may do, and until when."""

@@ -15,13 +15,23 @@ from jobqueue_client.answers import (
     Answer,
     Details,
     Explained,
+    Figures,
+    Forecast,
+    Found,
+    Health,
     Identity,
+    Instances,
     Kicked,
     Left,
+    OperationTold,
     Paused,
     Peeked,
     Purged,
     Resumed,
+    Scheduled,
+    ScheduleList,
+    SearchBegun,
+    SettingsShown,
     Settled,
     Stats,
     Timed,
@@ -29,6 +39,7 @@ from jobqueue_client.answers import (
     TopicKicked,
     Topics,
     Touched,
+    Unscheduled,
     Workers,
 )
 from jobqueue_client.fields import (
@@ -36,11 +47,16 @@ from jobqueue_client.fields import (
     AddFields,
     BuryFields,
     DeleteFields,
+    FiguresFields,
+    FindFields,
     FinishFields,
+    OperationFields,
     PeekFields,
     PopFields,
     PurgeFields,
     ReleaseFields,
+    ScheduleFields,
+    SchedulesFields,
     TokenFields,
     TopicsFields,
     TouchFields,
@@ -50,6 +66,8 @@ from jobqueue_client.job import Job
 from jobqueue_client.times import Seconds, plain
 
 T = TypeVar("T")
+
+_KEEPS_BODY = ("later", "sooner")  # with these in `if_exists`, an add without a body keeps the one that there is
 
 
 class Command(NamedTuple, Generic[T]):
@@ -84,9 +102,25 @@ def _topics(topics: str | Sequence[str]) -> dict[str, Any]:
 
 
 def add(topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[AddFields]) -> Command[Added]:
+    """`body`: `...` is none, and leaves a job that is moved as it is."""
     if not isinstance(delay, int | float | timedelta | None) or isinstance(delay, bool):
         raise TypeError(f"delay must be a number of seconds or a timedelta, not {delay!r}")
-    return _command("add", {"topic": topic, "body": body, "delay": delay, **fields})
+    if body is ... and fields.get("if_exists") not in _KEEPS_BODY:
+        raise TypeError(f"an add needs a body, except with if_exists {' or '.join(_KEEPS_BODY)}")
+    given = {} if body is ... else {"body": body}
+    return _command("add", {"topic": topic, **given, "delay": delay, **fields})
+
+
+def schedule(name: str, topic: str, body: Any, **fields: Unpack[ScheduleFields]) -> Command[Scheduled]:
+    return _command("schedule", {"name": name, "topic": topic, "body": body, **fields})
+
+
+def unschedule(name: str) -> Command[Unscheduled]:
+    return _command("unschedule", {"name": name})
+
+
+def schedules(**fields: Unpack[SchedulesFields]) -> Command[ScheduleList]:
+    return _command("schedules", {**fields})
 
 
 def pop(topics: str | Sequence[str], **fields: Unpack[PopFields]) -> Command[Job | None]:
@@ -150,11 +184,24 @@ def update(id: str, **fields: Unpack[UpdateFields]) -> Command[Timed]:
 
 
 def peek(topic: str, **fields: Unpack[PeekFields]) -> Command[Peeked]:
-    return _command("peek", {"topic": topic, **fields})
+    begin = fields.pop("from_", None)
+    return _command("peek", {"topic": topic, **fields, "from": begin})
+
+
+def find(prefix: str, topic: str | None, **fields: Unpack[FindFields]) -> Command[Found | SearchBegun]:
+    return _command("find", {"prefix": prefix, "topic": topic, **fields})
 
 
 def topics(**fields: Unpack[TopicsFields]) -> Command[Topics]:
     return _command("topics", {**fields})
+
+
+def forecast(topic: str | None, hours: int | None) -> Command[Forecast]:
+    return _command("forecast", {"topic": topic, "hours": hours})
+
+
+def figures(**fields: Unpack[FiguresFields]) -> Command[Figures]:
+    return _command("figures", {**fields})
 
 
 def stats(topic: str | None) -> Command[Stats]:
@@ -163,6 +210,14 @@ def stats(topic: str | None) -> Command[Stats]:
 
 def workers(topic: str | None) -> Command[Workers]:
     return _command("workers", {"topic": topic})
+
+
+def instances() -> Command[Instances]:
+    return _command("instances", {})
+
+
+def health() -> Command[Health]:
+    return _command("health", {})
 
 
 def pause(topic: str, seconds: Seconds | None) -> Command[Paused]:
@@ -177,12 +232,20 @@ def purge(topic: str, **fields: Unpack[PurgeFields]) -> Command[Purged]:
     return _command("purge", {"topic": topic, **fields})
 
 
+def operation(do: str, **fields: Unpack[OperationFields]) -> Command[OperationTold]:
+    return _command("operation", {"do": do, **fields})
+
+
 def leave(worker: str) -> Command[Left]:
     return _command("leave", {"worker": worker})
 
 
 def actions(**fields: Unpack[ActionsFields]) -> Command[Actions]:
     return _command("actions", {**fields})
+
+
+def settings() -> Command[SettingsShown]:
+    return _command("settings", {})
 
 
 def whoami() -> Command[Identity]:

@@ -125,7 +125,7 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    """There is no such job."""
+    """There is no such job, schedule or token."""
 
     code = "NOT_FOUND"
 
@@ -234,7 +234,7 @@ def refusal(
 
 
 def _words(answer: dict[str, Any], code: str, command: Mapping[str, Any]) -> str:
-    """The command and its job or topic, the service's sentence, and the state of the job if that does not name it."""
+    """The command and what it is about, the service's sentence, and the state of the job if that does not name it."""
     said = str(answer.get("error", code))
     state = answer.get("state")
     of_state = f" (the job is {state})" if state and str(state) not in said else ""
@@ -242,8 +242,8 @@ def _words(answer: dict[str, Any], code: str, command: Mapping[str, Any]) -> str
 
 
 def _subject(command: Mapping[str, Any]) -> str:
-    """`delete ord-7: `; nothing for a command without a job or topic, or a batch."""
+    """`delete ord-7: `; nothing for a command without a job, schedule or topic, or a batch."""
     topics = command.get("topics")
     listed = ", ".join(map(str, topics)) if isinstance(topics, list) else ""
-    about = command.get("id") or command.get("topic") or listed
+    about = command.get("id") or command.get("name") or command.get("topic") or listed
     return f"{command['command']} {about}: " if about and "command" in command else ""

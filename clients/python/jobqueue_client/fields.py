@@ -17,16 +17,45 @@ Durability = Literal["local", "replicated", "fsynced"]
 class AddFields(TypedDict, total=False):
     id: str | None
     at: Moment | None
+    spread: Seconds | None
     ttr: Seconds | None
     priority: int | None
     tries: int | None
     backoff: Sequence[Seconds] | None
     ttl: Seconds | None
     retention: Seconds | None
-    if_exists: Literal["keep", "renew", "reject", "replace"] | None
+    if_exists: Literal["keep", "renew", "reject", "replace", "later", "sooner"] | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     durability: Durability | None
+
+
+class ScheduleFields(TypedDict, total=False):
+    every: Seconds | None
+    """Either this or `cron`."""
+    cron: str | None
+    zone: str | None
+    """Of `cron`, such as Europe/Berlin; None: UTC."""
+    start: Moment | None
+    """Where `every` counts from; None: now."""
+    jitter: Seconds | None
+    catch_up: Literal["none", "last", "all"] | None
+    overlap: Literal["allow", "skip"] | None
+    paused: bool | None
+    ttr: Seconds | None
+    priority: int | None
+    tries: int | None
+    backoff: Sequence[Seconds] | None
+    ttl: Seconds | None
+    retention: Seconds | None
+    headers: Mapping[str, str] | None
+    tags: Sequence[str] | None
+    durability: Durability | None
+
+
+class SchedulesFields(TypedDict, total=False):
+    pattern: str | None
+    cursor: str | None
 
 
 class PopFields(TypedDict, total=False):
@@ -76,6 +105,16 @@ class PeekFields(TypedDict, total=False):
     cursor: str | None
     count: int | None
     shard: int | None
+    body: bool | None
+    """False: without the bodies of the jobs."""
+    from_: Moment | None
+    """Only jobs whose time is this or later, delayed, reserved or dead; needs `state`."""
+
+
+class FindFields(TypedDict, total=False):
+    state: LiveState | None
+    cursor: str | None
+    count: int | None
 
 
 class TopicsFields(TypedDict, total=False):
@@ -83,9 +122,59 @@ class TopicsFields(TypedDict, total=False):
     cursor: str | None
 
 
+class FiguresFields(TypedDict, total=False):
+    topic: str | None
+    since: Moment | None
+    """At most 48 hours ago unless the service keeps figures for another time; 2 hours with a topic."""
+    until: Moment | None
+    step: int | None
+    """The width of a bin in seconds, a multiple of 60."""
+
+
 class PurgeFields(TypedDict, total=False):
     state: LiveState | None
     cursor: str | None
+
+
+class Filter(TypedDict, total=False):
+    """Which jobs an operation takes: those that match all that is given."""
+
+    topic: str | None
+    """A topic, or a pattern with `*` and `?`."""
+    state: LiveState | None
+    prefix: str | None
+    """How their ids begin."""
+    cause: Literal["tries", "ttl", "buried"] | None
+    """Of dead letters."""
+    reason: str | None
+    """A part of it."""
+    tag: str | None
+    died_from: Moment | None
+    died_to: Moment | None
+    due_from: Moment | None
+    due_to: Moment | None
+    created_from: Moment | None
+    created_to: Moment | None
+
+
+class OperationFields(TypedDict, total=False):
+    """Which of them a `do` takes, docs/protocol.md says."""
+
+    kind: Literal["kick", "delete", "run", "reschedule", "find"] | None
+    filter: Filter | None
+    shift: Seconds | None
+    """Of a reschedule: how much later the jobs are due; below 0: earlier."""
+    at: Moment | None
+    """When they are due, instead of `shift`."""
+    spread: Seconds | None
+    plan: str | None
+    """Of a start: the id of the plan,"""
+    expect: int | None
+    """and its `count`."""
+    rate: int | None
+    """Jobs a second."""
+    operation: str | None
+    """The id of its plan."""
 
 
 class ActionsFields(TypedDict, total=False):

@@ -28,18 +28,28 @@ _LONGEST_PAUSE_S = 2.0
 _SAFE = {
     "finish",
     "delete",
+    "schedule",
+    "unschedule",
+    "schedules",
     "get",
     "explain",
     "stats",
+    "forecast",
+    "find",
+    "figures",
     "peek",
     "topics",
     "workers",
+    "instances",
+    "health",
     "pause",
     "resume",
     "leave",
     "whoami",
     "actions",
+    "settings",
 }
+_SAFE_OPERATIONS = {"plan", "get", "list"}  # a second plan is forgotten when nobody starts it
 _SAFE_WITH_LEASE = {"touch", "release", "bury"}
 
 
@@ -49,6 +59,8 @@ def is_safe(command: Mapping[str, Any]) -> bool:
     if name == "add":
         keeps = command.get("if_exists") in (None, "keep")
         return command.get("id") is not None and keeps and command.get("retention") != 0
+    if name == "operation":
+        return command.get("do") in _SAFE_OPERATIONS
     return name in _SAFE or (name in _SAFE_WITH_LEASE and command.get("lease") is not None)
 
 

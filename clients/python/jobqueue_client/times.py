@@ -20,7 +20,7 @@ def moment(value: Moment) -> float | str:
     if not isinstance(value, datetime):
         return value
     if value.utcoffset() is None:
-        raise ValueError("`at` needs a datetime with a time zone; this one is naive")
+        raise ValueError("a point in time needs a datetime with a time zone; this one is naive")
     return value.astimezone(UTC).isoformat()  # its own offset may have seconds, which RFC 3339 does not allow
 
 
@@ -28,10 +28,27 @@ def _ladder(values: Any) -> Any:
     return [seconds(value) for value in values] if isinstance(values, list | tuple) else values
 
 
+_FILTERED = ("died_from", "died_to", "due_from", "due_to", "created_from", "created_to")
+
+
+def _filter(given: Any) -> Any:
+    """The filter of an operation; None means that a member is not sent."""
+    if not isinstance(given, Mapping):
+        return given
+    return {name: moment(value) if name in _FILTERED else value for name, value in given.items() if value is not None}
+
+
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "at": moment,
+    "from": moment,
+    "start": moment,
+    "since": moment,
+    "until": moment,
     "backoff": _ladder,
-    **dict.fromkeys(("delay", "ttr", "TTR", "ttl", "retention", "wait", "seconds"), seconds),
+    "filter": _filter,
+    **dict.fromkeys(
+        ("delay", "spread", "ttr", "TTR", "ttl", "retention", "wait", "seconds", "every", "jitter", "shift"), seconds
+    ),
 }
 
 

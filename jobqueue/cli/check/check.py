@@ -6,60 +6,47 @@ It founds no namespace and starts no server. Each finding is a line that begins 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import time
-from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, distribution
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from buckets.errors import JobQueueError, Unfit
-from buckets.keys import Keys
-from buckets.namespace import FORMAT, HASH, read_meta
-from buckets.redis.client import Redis
-from buckets.shards import Shards
 from jobqueue import settings
 from jobqueue.access.secret_values import without_secret
-from jobqueue.cli.check.access import check_access
-from jobqueue.cli.check.events import check_events
-from jobqueue.cli.check.findings import Finding, Findings
 from jobqueue.cli.check.service import check_running
 from jobqueue.cli.healthcheck import LOOPBACK, Place
-from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
+from jobqueue.health.access import check_access
+from jobqueue.health.findings import Finding, Findings
+from jobqueue.health.redis import check_redis
+from jobqueue.health.setup import check_packages, check_workers, told_protocols, told_settings
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import facts_of, judge, redis_at
+from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.program import build_of, find_server
 from jobqueue.settings import Settings
-from jobqueue.workers.cores import usable, workers_for
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import AccessFields
 
-_SERVICE, _CLIENT = "jobqueue", "jobqueue-client"  # distributions
 _ANSWER_S = 5.0  # for the embedded Redis
-_CLOCK_S = 1.0  # apart, from which on clocks count as different
 
 
 async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields | None = None) -> Findings:
     """All findings, one after the other. `files`: what to show the service, if it runs."""
-    for finding in _packages():
+    for finding in check_packages():
         yield finding
     try:
         chosen = settings.load(flags, file)
     except SettingsError as error:
         yield Finding("bad", "settings", str(error))
         return
-    own = chosen.unlike(Settings())
-    yield Finding(
-        "ok", "settings", f"{', '.join(own)} set, the others have their defaults" if own else "all have their defaults"
-    )
+    yield told_settings(chosen.unlike(Settings()))
     async for finding in check_access(chosen):
         yield finding
-    yield _workers(chosen)
-    for name, address in addresses(chosen.protocols, chosen.host).items():
-        yield Finding("ok", f"protocols.{name}", f"at {address}")
+    yield check_workers(chosen)
+    for finding in told_protocols(chosen):
+        yield finding
     url = chosen.redis
     if not url:
         embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
@@ -90,34 +77,6 @@ async def redis_of(chosen: Settings) -> str:
         return chosen.redis
     embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
     return embedded.url if await _listens(embedded) else ""
-
-
-def _packages() -> Iterator[Finding]:
-    """A client that was installed beside the service shares its files with the one that the service's package has."""
-    installed = set()
-    for name in (_SERVICE, _CLIENT):
-        with contextlib.suppress(PackageNotFoundError):
-            installed.add(distribution(name).name)
-    if installed == {_SERVICE, _CLIENT}:
-        yield Finding(
-            "warn",
-            "packages",
-            f"{_CLIENT} is installed beside {_SERVICE}, which contains it: uninstalling either removes files of the"
-            f" other. Uninstall both, then install {_SERVICE} alone",
-        )
-
-
-def _workers(chosen: Settings) -> Finding:
-    """How many processes would answer, compared with the cores available."""
-    cores = usable()
-    try:
-        number = workers_for(chosen.workers)
-    except SettingsError as error:
-        return Finding("bad", "workers", str(error))
-    sentence = f"serve starts {number}; cores available: {cores}"
-    if number > cores:
-        return Finding("warn", "workers", f"{sentence}; more workers than cores make it slower, not faster")
-    return Finding("ok", "workers", sentence)
 
 
 async def _embedded(embedded: EmbeddedRedis, chosen: Settings) -> tuple[bool, Finding]:
@@ -156,75 +115,10 @@ async def _redis(url: str, chosen: Settings) -> Findings:
         yield Finding("bad", "redis", error.message)
         return
     try:
-        async for finding in _judged(redis, chosen):
-            yield finding
-        yield await _clock(redis)
-        async for finding in _namespace(redis, chosen):
+        async for finding in check_redis(redis, chosen):
             yield finding
     except JobQueueError as error:
         why = redis.trouble or error.message
         yield Finding("bad", "redis", f"the Redis at {without_secret(url)} cannot be used: {why}")
     finally:
         await redis.close()
-
-
-async def _judged(redis: Redis, chosen: Settings) -> Findings:
-    """Whether it can carry the queue, and how each of its servers keeps the data."""
-    servers = await redis.servers()
-    for server in servers:
-        subject = "redis" if len(servers) == 1 else f"redis {server.name}"
-        yield Finding("ok", subject, _described(await facts_of(server)))
-        try:
-            for warning in await judge(server, chosen):
-                yield Finding("warn", subject, warning)
-        except Unfit as error:
-            yield Finding("bad", subject, error.message)
-
-
-def _described(info: Mapping[str, str]) -> str:
-    vendor = "valkey" if "valkey_version" in info else "redis"
-    memory = info.get("maxmemory_human", "?")
-    limit = "no memory limit" if info.get("maxmemory") == "0" else f"a memory limit of {memory}"
-    append = "an append-only file" if info.get("aof_enabled") == "1" else "no append-only file"
-    policy = info.get("maxmemory_policy", "unknown")
-    return f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}"
-
-
-async def _clock(redis: Redis) -> Finding:
-    before = time.time()
-    seconds, us = map(int, await redis.read("TIME"))
-    apart = (before + time.time()) / 2 - (seconds + us / 1e6)
-    if abs(apart) <= _CLOCK_S:
-        return Finding("ok", "clock", "the clocks of this host and of Redis agree to the second")
-    sentence = f"this host's clock is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} that of Redis"
-    return Finding("warn", "clock", f"{sentence}; harmless for the queue, which follows Redis, but confusing in logs")
-
-
-async def _namespace(redis: Redis, chosen: Settings) -> Findings:
-    """What Redis holds about the namespace, which is not created here."""
-    subject = f"namespace {chosen.namespace}"
-    meta = await read_meta(redis, Keys(chosen.namespace, 0))
-    if not meta:
-        own_shards, own_buckets = chosen.numbers(redis.is_cluster)
-        sentence = f"not there yet; serve will create it with shards: {own_shards}, buckets: {own_buckets}"
-        yield Finding("ok", subject, sentence)
-        return
-    numbers = [meta.get(name, "") for name in ("shards", "buckets")]
-    if (meta.get("format"), meta.get("hash")) != (str(FORMAT), HASH) or not all(map(str.isdigit, numbers)):
-        yield Finding("bad", subject, f"written by another version, in a format that this one does not know: {meta}")
-        return
-    shards, buckets = map(int, numbers)
-    yield Finding("ok", subject, f"format {FORMAT}, shards: {shards}, buckets: {buckets}")
-    for name, own, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
-        if own not in (0, found):
-            yield Finding(
-                "warn", subject, f"the setting {name} = {own} has no effect: the namespace was created with {found}"
-            )
-    aside = [Keys(chosen.namespace, shard).aside for shard in range(shards)]
-    count = sum([int(await redis.read("HLEN", key)) for key in aside])
-    if count:
-        yield Finding("warn", subject, f"unreadable records that were set aside: {count}, in {', '.join(aside)}")
-    else:
-        yield Finding("ok", subject, "no record was set aside")
-    async for finding in check_events(Shards(redis, chosen.namespace, shards, buckets), chosen.events_max_mb):
-        yield finding

@@ -17,10 +17,10 @@ from jobqueue.cli import humanize
 from jobqueue.cli.access import shown
 from jobqueue.cli.check.bundle import Bundle, redis_facts, versions
 from jobqueue.cli.check.check import check, redis_of, url_of
-from jobqueue.cli.check.findings import Finding, Findings
 from jobqueue.cli.check.service import check_running
-from jobqueue.cli.client import Client, Refusal, Unreachable, session_of
+from jobqueue.cli.client import Client, Refusal, Unreachable, base_of, session_of
 from jobqueue.errors import SettingsError
+from jobqueue.health.findings import Finding, Findings
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields
@@ -103,8 +103,8 @@ async def _metrics(url: str, access: Access) -> str:
     timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
     try:
         async with (
-            session_of(access) as session,
-            session.get(f"{url}/metrics", headers=headers, timeout=timeout) as got,
+            session_of(access, url) as session,
+            session.get(f"{base_of(url)}/metrics", headers=headers, timeout=timeout) as got,
         ):
             return await got.text() if got.status == _OK else ""
     except (aiohttp.ClientError, OSError):

@@ -9,9 +9,9 @@ import orjson
 
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import shown
-from jobqueue.cli.check.findings import Finding, Findings, Level
 from jobqueue.cli.check.jobs import check_jobs
-from jobqueue.cli.client import Client, session_of
+from jobqueue.cli.client import Client, base_of, session_of
+from jobqueue.health.findings import Finding, Findings, Level
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields
@@ -39,8 +39,8 @@ async def _service(url: str, access: Access, absent: Level) -> Finding:
     timeout = aiohttp.ClientTimeout(total=_READY_S)
     try:
         async with (
-            session_of(access) as session,
-            session.get(f"{url}/readyz", headers=headers, timeout=timeout) as response,
+            session_of(access, url) as session,
+            session.get(f"{base_of(url)}/readyz", headers=headers, timeout=timeout) as response,
         ):
             answer = orjson.loads(await response.read())
             missing = [name for name, passed in answer.get("checks", {}).items() if not passed]

@@ -54,8 +54,10 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="STATES",
             help="only jobs in these states: delayed, ready, reserved [all three]",
         ),
-        click.option("--all", "every", is_flag=True, help="bring back the jobs of all topics"),
-        click.option("--topic", type=Pattern(), metavar="PATTERN", help="bring back the jobs of these topics"),
+        click.option("--all", "every", is_flag=True, help="bring back the jobs and schedules of all topics"),
+        click.option(
+            "--topic", type=Pattern(), metavar="PATTERN", help="bring back the jobs and schedules of these topics"
+        ),
     ):
         command = option(command)
     return command
@@ -81,8 +83,8 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
 @reaching_redis
 @click.option("--json", "as_json", is_flag=True, help="print what was done as JSON, with the ids of what was left")
 def restore_command(config: str | None, **given: Any) -> None:
-    """Bring back jobs that live by the journal and that Redis does not know. While the service runs, and as often as
-    you like: an id that Redis knows keeps what it has, and what was finished is not run again.
+    """Bring back jobs and schedules that live by the journal and that Redis does not know. While the service runs, and
+    as often as you like: an id that Redis knows keeps what it has, and what was finished is not run again.
 
     Name jobs by their ids or --topic, or say --all. Exit code 1: some were left; 2: it could not begin.
     """

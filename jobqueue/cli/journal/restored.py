@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from jobqueue.journal.restoring.choice import Sums
 
 _OF_THE_PUT = {
+    "schedules": "schedules",
     "tombstones": "tombstones",
     "overdue": "overdue",
     "buried": "overdue, as dead letters",

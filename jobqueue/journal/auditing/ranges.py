@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from buckets.topics.within import is_pattern
 from jobqueue.journal import tables
 from jobqueue.journal.auditing.asked import Asked, By
 from jobqueue.journal.taken_back import is_taken_back
@@ -21,7 +22,7 @@ def is_topic(connection: AsyncConnection, column: ColumnElement[str], pattern: s
     """Conditions on a topic, by its bytes."""
     if pattern is None:
         return []
-    if not {*pattern} & {"*", "?"}:
+    if not is_pattern(pattern):
         return [column == pattern]
     if connection.dialect.name == "sqlite":  # whose LIKE takes `A` and `a` for the same
         return [column.op("GLOB")(pattern)]

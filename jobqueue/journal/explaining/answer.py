@@ -106,7 +106,11 @@ def _alone(history: History | None, asked: Sequence[int], known: Sequence[int]) 
     if history is None or not asked or asked[-1] == known[-1]:
         return history
     events = [event for life in known if life <= asked[-1] for event in history.of_life(life)]
-    return History(events, history.gaps, None, history.since, history.until, history.is_cut, unkept=history.unkept)
+    return History(
+        *(events, history.gaps, None, history.since, history.until, history.is_cut),
+        unkept=history.unkept,
+        occurred=history.occurred,
+    )
 
 
 def _facts(now: Now, history: History | None, asked: Sequence[int], known: Sequence[int]) -> Answer:
@@ -122,7 +126,7 @@ def _facts(now: Now, history: History | None, asked: Sequence[int], known: Seque
         "lives": [life / 1000 for life in known],
         "now": standing.now_us / 1e6 if standing else None,
         "until": _s(history.until) if history else None,
-        "job": described(job, with_body=False) if job else None,
+        "job": described(job, with_body=False, is_whole=False) if job else None,
         **(_standing(standing, now) if standing else {}),
         "notes": now.notes,
     }
@@ -157,6 +161,7 @@ def _standing(standing: Standing, now: Now) -> Answer:
     if standing.before is not None:
         facts |= {"before": MOST_BEFORE if standing.before < 0 else standing.before, "above": standing.above}
         facts |= {"waiting": now.waiting, "last_delivery": _s(now.last_delivery)}
+        facts |= {"limited": now.closed.limit} if now.closed else {}
     if job.state is State.DEAD and now.bounds:
         facts |= {"deleted_at": (job.next + now.bounds.age_ms) / 1000, "newer": standing.newer}
         facts["max_dead"] = now.bounds.most or None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from buckets.job import Cause, Job, State, Tag, Verb
+from buckets.pool.limits import Closed, Limit
 from buckets.pool.standing import MOST_BEFORE, Standing
 from buckets.topics.topics import Bounds
 from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told
@@ -23,6 +24,10 @@ class Now:
     """The name of the instance that runs its timer, where one does and its name is known."""
     waiting: int | None = None
     """Pops of its topic that wait; None: not asked."""
+    closed: Closed | None = None
+    """If it is ready: the limit of its topic that keeps it back."""
+    limit: Limit | None = None
+    """And the limits of its topic."""
     bounds: Bounds | None = None
     """Of its topic's dead letters."""
     last_delivery: int | None = None
@@ -106,7 +111,7 @@ def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
     since = span(standing.now_us - job.next * 1000)
     ended = f" since its lease ended at {moment(job.lease_ended * 1000)} UTC" if job.lease_ended is not None else ""
     reasons = [
-        *filter(None, [_paused(standing), _place(standing)]),
+        *filter(None, [_paused(standing), _closed(now), _place(standing)]),
         *([] if now.waiting is None else [_waiting(now.waiting)]),
         *([] if now.last_delivery is None else [_last_delivery(now.last_delivery)]),
     ]
@@ -126,6 +131,14 @@ def _paused(standing: Standing) -> str:
         return "its topic is paused until somebody resumes it"
     end_us = standing.now_us + (standing.paused_us or 0)
     return f"its topic is paused until {moment(end_us)} UTC"
+
+
+def _closed(now: Now) -> str:
+    if now.closed is None or now.limit is None:
+        return ""
+    if now.closed.limit == "rate":
+        return f"its topic has reached its rate of {now.limit.rate:g} a second, for another {span(now.closed.opens_us)}"
+    return f"its topic has reached its concurrency of {now.limit.concurrency:,}"
 
 
 def _place(standing: Standing) -> str:

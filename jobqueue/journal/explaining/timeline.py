@@ -94,7 +94,7 @@ def timeline(history: History, life: int, explained: Mapping[Place, Meanwhile], 
     """The timeline of a life. `explained`: what is known of its waits, by the places of the events that ended them;
     `tries`: how many the job has, if that is known."""
     events = history.of_life(life)
-    made, teller = Timeline(), _Teller(explained, tries)
+    made, teller = Timeline(), _Teller(explained, tries, history.occurred)
     marks = _marks(history.gaps, events, history.until)
     for event in events:
         while marks and _is_behind(event, marks[0]):
@@ -158,9 +158,10 @@ def _mark(gap: Gap, life: int) -> Line:
 class _Teller:
     """Tells the events of a life one after the other."""
 
-    def __init__(self, explained: Mapping[Place, Meanwhile], tries: int | None) -> None:
+    def __init__(self, explained: Mapping[Place, Meanwhile], tries: int | None, occurred: Mapping[Place, str]) -> None:
         self._explained = explained
         self._tries = tries
+        self._occurred = occurred
         self._before: Told | None = None
 
     def line(self, event: Told) -> Line:
@@ -186,6 +187,8 @@ class _Teller:
         line.how = _state(event)
         if event.verb == Verb.IMPORT:
             line.how = f"from another Redis, {line.how}"
+        elif event.place in self._occurred:
+            line.how = f"made by the schedule {self._occurred[event.place]}, {line.how}"
 
     def _restored(self, event: Told, line: Line) -> None:
         run = f"by restore, run {event.actor.removeprefix('restore:')}, " if event.actor else ""

@@ -146,6 +146,8 @@ class History:
     """Whether SQL has any event of the job. Then it has the pauses of topics, too, unless no events were kept then."""
     unkept: list[Unkept] = field(default_factory=list)
     """The times in which the journal does not keep all events of its shard."""
+    occurred: dict[Place, str] = field(default_factory=dict)
+    """By entry, the schedule that made the job."""
     _by_life: dict[int, list[Told]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_forgotten(self, event: Told) -> bool:

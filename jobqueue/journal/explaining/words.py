@@ -27,7 +27,12 @@ def span(us: int) -> str:
         return f"{ms} ms"
     if ms < _LONGEST_IN_MS:
         return f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"
-    left, parts = round(us / 1e6), list[str]()
+    return largest_units(round(us / 1e6))
+
+
+def largest_units(seconds: int) -> str:
+    """A time span of a second at least, in its two largest units: `2 h 5 min`."""
+    left, parts = seconds, list[str]()
     for size, unit in _UNITS:
         count, left = divmod(left, size)
         if count or parts:

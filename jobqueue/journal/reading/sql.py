@@ -12,19 +12,20 @@ from math import inf
 from typing import NamedTuple, TypeVar
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Table, and_, func, insert, literal, or_, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from buckets.events.stream import START, Place
 from buckets.job import LIVE
+from buckets.layout import SCHEDULE
 from jobqueue.journal import choices
 from jobqueue.journal.choices import Change
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.keeping import Keeper, Periods
 from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN, gap_row, place_of
 from jobqueue.journal.store import Away, Batch, Overtaken, Position, Store
-from jobqueue.journal.tables import choice, event, gap, job
+from jobqueue.journal.tables import choice, event, gap, job, schedule
 from jobqueue.journal.writing import columns
 
 log = structlog.get_logger()
@@ -211,32 +212,59 @@ class Sql:
     async def unmet(
         self, source: str, shard: int, place: tuple[int, int, int], after: str, most: int
     ) -> list[tuple[str, int, str]]:
-        """Live jobs of which nothing was told or met from a place (with the number of an event) on: id, life and topic,
-        by id, from behind one. Those whose last event Redis has forgotten are left out."""
-        where = and_(job.c.source == source, job.c.shard == shard, job.c.id > after)
-        query = select(job.c.id, job.c.life, job.c.topic).where(where, _is_live_before(place), ~_is_forgotten())
-        rows = await self.run(lambda connection: connection.execute(query.order_by(job.c.id).limit(most)).all())
-        return [tuple(row) for row in rows]
+        """Jobs and schedules that live and of which nothing was told or met from a place (with the number of an event)
+        on: id, life and topic, by id, from behind one. Those whose last event Redis has forgotten are left out. The ids
+        of schedules, `~` and the name, are behind all others."""
+        found: list[tuple[str, int, str]] = []
+        if not after.startswith(SCHEDULE):
+            found = await self._unmet(_is_unmet(job, source, shard, place), job.c.id, job.c.life, after, most)
+            after = SCHEDULE
+        if len(found) < most:
+            where, name = _is_unmet(schedule, source, shard, place), schedule.c.name
+            rows = await self._unmet(where, name, literal(0), after.removeprefix(SCHEDULE), most - len(found))
+            found += [(f"{SCHEDULE}{each}", life, topic) for each, life, topic in rows]
+        return found
+
+    async def _unmet(
+        self, where: ColumnElement[bool], name: Column[str], life: ColumnElement[int], after: str, most: int
+    ) -> list[tuple[str, int, str]]:
+        query = select(name, life, name.table.c.topic).where(where, name > after).order_by(name).limit(most)
+        return [tuple(row) for row in await self.run(lambda connection: connection.execute(query).all())]
 
     async def still_unmet(self, source: str, ids: Sequence[str], place: tuple[int, int, int]) -> set[str]:
-        """Those of some jobs of which nothing was told since."""
-        query = select(job.c.id).where(job.c.source == source, job.c.id.in_(ids), _is_live_before(place))
-        rows = await self.run(lambda connection: connection.execute(query).scalars().all())
-        return set(rows)
+        """Those of some jobs and schedules of which nothing was told since."""
+        names = [each.removeprefix(SCHEDULE) for each in ids if each.startswith(SCHEDULE)]
+        of_jobs = select(job.c.id).where(job.c.source == source, job.c.id.in_(ids), _is_live_before(job, place))
+        of_schedules = select(schedule.c.name).where(
+            schedule.c.source == source, schedule.c.name.in_(names), _is_live_before(schedule, place)
+        )
+
+        def ask(connection: Connection) -> set[str]:
+            lost = connection.execute(of_schedules).scalars() if names else ()
+            return {*connection.execute(of_jobs).scalars(), *(f"{SCHEDULE}{name}" for name in lost)}
+
+        return await self.run(ask)
 
 
 def _unfilled(source: str, shard: int) -> tuple[ColumnElement[bool], ...]:
     return gap.c.source == source, gap.c.shard == shard, gap.c.kind.in_((LOST, UNKNOWN)), gap.c.walked.is_(None)
 
 
-def _is_live_before(place: tuple[int, int, int]) -> ColumnElement[bool]:
-    ms, seq, n = place
-    earlier = or_(job.c.ms < ms, and_(job.c.ms == ms, or_(job.c.seq < seq, and_(job.c.seq == seq, job.c.n < n))))
-    return and_(job.c.state.in_([int(state) for state in LIVE]), earlier)
+def _is_unmet(table: Table, source: str, shard: int, place: tuple[int, int, int]) -> ColumnElement[bool]:
+    of_shard = and_(table.c.source == source, table.c.shard == shard)
+    return and_(of_shard, _is_live_before(table, place), ~_is_forgotten(table))
 
 
-def _is_forgotten() -> ColumnElement[bool]:
-    behind = or_(job.c.ms > gap.c.from_ms, and_(job.c.ms == gap.c.from_ms, job.c.seq > gap.c.from_seq))
-    upto = or_(job.c.ms < gap.c.to_ms, and_(job.c.ms == gap.c.to_ms, job.c.seq <= gap.c.to_seq))
-    same = and_(gap.c.source == job.c.source, gap.c.shard == job.c.shard, gap.c.kind == FORGOTTEN)
+def _is_live_before(table: Table, place: tuple[int, int, int]) -> ColumnElement[bool]:
+    of, (ms, seq, n) = table.c, place
+    earlier = or_(of.ms < ms, and_(of.ms == ms, or_(of.seq < seq, and_(of.seq == seq, of.n < n))))
+    lives = of.state.in_([int(state) for state in LIVE]) if table is job else of.gone.is_(None)
+    return and_(lives, earlier)
+
+
+def _is_forgotten(table: Table) -> ColumnElement[bool]:
+    of = table.c
+    behind = or_(of.ms > gap.c.from_ms, and_(of.ms == gap.c.from_ms, of.seq > gap.c.from_seq))
+    upto = or_(of.ms < gap.c.to_ms, and_(of.ms == gap.c.to_ms, of.seq <= gap.c.to_seq))
+    same = and_(gap.c.source == of.source, gap.c.shard == of.shard, gap.c.kind == FORGOTTEN)
     return select(gap.c.number).where(same, behind, upto).exists()

@@ -1,8 +1,10 @@
-"""The walk of a shard: reads all its records, at first and after a gap, for what no event has told.
+"""The walk of a shard: reads the records of all its jobs and schedules, at first and after a gap, for what no event has
+told.
 
 Each step reads some records and the last place of the stream in one script. So what it has read has an exact place, and
-a row of a job takes it where it is not newer. Then jobs that live in the journal and were not met are asked for once
-more: one of which nothing was told until then, and that Redis does not know, has vanished.
+a row takes it where it is not newer. Then jobs and schedules that live in the journal and were not met are asked for
+once more: one of which nothing was told until then, and that Redis does not know, has vanished. The id of a schedule is
+`~` and its name.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from typing import NamedTuple
 import structlog
 
 from buckets.errors import JobQueueError
-from buckets.events.codec import Entry, Event, Unreadable, read_event
+from buckets.events.codec import Entry, Event, Unreadable, read_event, read_schedule
 from buckets.events.stream import START, Place, Records, Stream
 from buckets.job import Verb
 from buckets.keys import FAMILIES
+from buckets.layout import SCHEDULE
 from buckets.pages import Pages
 from buckets.shards import Shards
 from jobqueue.journal.choices import Choice
@@ -26,7 +29,7 @@ from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import place_of
 from jobqueue.journal.reading.writing import MOST_REASON
-from jobqueue.journal.rows import WALKED, Collector, Unread
+from jobqueue.journal.rows import WALKED, Collector, Rows, Unread
 from jobqueue.journal.store import Batch, ContentRefused, Position, Row
 
 log = structlog.get_logger()
@@ -124,6 +127,8 @@ class Walk:
         prefix = self._shards.keys[self._shard].tag + FAMILIES["JOB"]
         async for page in Pages(self._shards.redis, _REST).keys(f"{prefix}*"):  # a namespace has nothing to be escaped
             yield [key.decode("utf-8", "replace").removeprefix(prefix) for key in page]
+        async for names in self._stream.schedules():
+            yield [f"{SCHEDULE}{name}" for name in names]
 
     async def _read(self, ids: Sequence[str], met: list[_Met]) -> list[str]:
         """Read the records of jobs; returns those that have none."""
@@ -142,8 +147,9 @@ class Walk:
     def _met(self, read: Records, job_id: str, record: bytes) -> _Met:
         entry = Entry(Verb.WALK, True, read.now_us, _INSTANCE, "")
         event: Event | Unread
+        read_value = read_schedule if job_id.startswith(SCHEDULE) else read_event
         try:
-            event = read_event(entry, job_id.encode(), record)
+            event = read_value(entry, job_id.encode(), record)
         except Unreadable as error:
             event = (job_id.encode(), record, str(error))
         return self._numbered(read.place, entry, event)
@@ -194,19 +200,23 @@ class Walk:
             collector.add(*each.place, each.entry, [each.event], each.n)
         rows = collector.rows()
         try:
-            await self._sql.write(self._batch(position, rows.events, rows.jobs, rows.refused))
+            await self._sql.write(self._batch(position, rows))
         except ContentRefused as error:
             if len(met) == 1:
-                await self._sql.write(self._batch(position, refused=[self._refused(met[0], str(error))]))
+                refused = [self._refused(met[0], str(error))]
+                await self._sql.write(self._batch(position, Rows([], [], [], [], refused)))
             else:
                 half = len(met) // 2
                 await self._write(position, met[:half])
                 await self._write(position, met[half:])
 
-    def _batch(
-        self, position: Position, events: Sequence[Row] = (), jobs: Sequence[Row] = (), refused: Sequence[Row] = ()
-    ) -> Batch:
-        return Batch(self._source, self._shard, position, position, events, jobs, refused=refused, may_repeat=True)
+    def _batch(self, position: Position, rows: Rows) -> Batch:
+        return Batch(
+            *(self._source, self._shard, position, position, rows.events, rows.jobs),
+            schedules=rows.schedules,
+            refused=rows.refused,
+            may_repeat=True,
+        )
 
     def _refused(self, met: _Met, why: str) -> Row:
         log.error("journal.refused", shard=self._shard, entry=str(met.place), number=met.n, reason=why)

@@ -135,6 +135,7 @@ class Writer:
             rows.events,
             rows.jobs,
             rows.minutes,
+            rows.schedules,
             refused=rows.refused,
             may_repeat=may_repeat,
         )

@@ -6,5 +6,6 @@ not put: while it is in Redis (1) finds it, and when it is not there any more (3
 what it has. A run may die at any point, and be repeated.
 
 `choice` is what may be asked for, `listing` which jobs come into question, `fates` what becomes of one, `passing` the
-wait, `run` the work; `past`, `ended` and `forgotten` are its variants.
+wait, `run` the work; `past`, `ended` and `forgotten` are its variants. `schedules`, and of a failover
+`forgotten_schedules`, do the same for schedules, behind the jobs.
 """

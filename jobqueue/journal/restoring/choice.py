@@ -32,6 +32,11 @@ class Choice:
     as_of: int | None = None
     """us since the epoch: jobs come back as they were then."""
 
+    @property
+    def has_schedules(self) -> bool:
+        """Whether schedules come back, too: where neither ids nor fewer states were named."""
+        return not self.ids and set(PENDING) <= set(self.states)
+
     def stored(self) -> dict[str, Any]:
         """As it is kept with the run."""
         return asdict(self)
@@ -51,9 +56,9 @@ class Sums:
     """What a run has done."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """`looked`; of these `known` to Redis, `ended` meanwhile, `put` (of these `tombstones`, `overdue`, `expired`: dead
-    as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue, `absent` at the time that
-    was asked for; and those of LEFT."""
+    """`looked`; of these `known` to Redis, `ended` meanwhile, `put` (of these `schedules`, `tombstones`, `overdue`,
+    `expired`: dead as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue, `absent`
+    at the time that was asked for; and those of LEFT."""
     named: dict[str, list[str]] = field(default_factory=dict)
     """Ids by count: those of LEFT, and `older`."""
 
@@ -73,7 +78,7 @@ class Progress(NamedTuple):
 
     sums: Sums
     total: int
-    """How many jobs come into question."""
+    """How many jobs and schedules come into question."""
 
 
 Report = Callable[[Progress], None]

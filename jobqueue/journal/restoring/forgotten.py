@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, or_, select, text, update
 
 from buckets.errors import JobQueueError
 from buckets.events.restoring import PAGE, Asked, Lost, Restoring
 from buckets.job import Verb
+from buckets.layout import SCHEDULE
 from buckets.pages import chunks
 from buckets.pool.pool import Pool
 from jobqueue.journal import choices, tables
 from jobqueue.journal.restoring.choice import ENDED, Choice, NotBegun, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.fates import fate_of
+from jobqueue.journal.restoring.forgotten_schedules import ForgottenSchedules, LastTold
 from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import JobRow, Reading, kept
 from jobqueue.journal.taken_back import has_gone_back
@@ -53,6 +55,7 @@ class Forgotten:
         self._restoring, self._passing = Restoring(pool, actor), Passing(reading)
         self._applies, self._stale, self._report = bool(actor), stale, report
         self.sums = Sums()
+        self._schedules = ForgottenSchedules(reading, pool, self._restoring, self.sums, applies=self._applies)
 
     async def carry_out(self) -> Sums:
         """Counts of `Sums`, and: `ended_again`; `held`, by another worker; `older`, for another move than
@@ -63,12 +66,18 @@ class Forgotten:
         gaps = await self._gaps()
         await self._check_kept(gaps)
         last: dict[str, _Last] = {}
+        schedules: dict[str, LastTold] = {}
         for gap in gaps:
             for each in await self._events(gap):
                 last[each.id] = max(last.get(each.id, each), each, key=lambda one: one.place)
+            for told in await self._of_schedules(gap):
+                schedules[told.id] = max(schedules.get(told.id, told), told, key=lambda one: one.place)
         for some in chunks(list(last.values()), PAGE):
             await self._heal({each.id: each for each in some})
             self._report(Progress(self.sums, len(last)))
+        for some_told in chunks(list(schedules.values()), PAGE):
+            await self._wait(await self._restoring.ask([told.id for told in some_told]))
+            await self._schedules.heal(some_told)
         if self._applies and not self.sums.left:
             await self._note_healed([gap.number for gap in gaps])
         return self.sums
@@ -97,21 +106,30 @@ class Forgotten:
 
     async def _events(self, gap: Any) -> list[_Last]:
         """The events that a failover forgot: those told before it."""
-        inside = and_(
-            *(_EVENT.ms >= gap.from_ms, _EVENT.ms <= gap.to_ms),
-            or_(_EVENT.ms > gap.from_ms, _EVENT.seq > gap.from_seq),
-            or_(_EVENT.ms < gap.to_ms, _EVENT.seq <= gap.to_seq),
-        )
         columns = (_EVENT.id, _EVENT.life, _EVENT.state_after, _EVENT.verb, _EVENT.lease)
         told = select(*columns, _EVENT.ms, _EVENT.seq, _EVENT.n).where(
-            *(self._reading.of_source(tables.event), _EVENT.shard == gap.shard, inside, _EVENT.id != ""),
-            *(_EVENT.branch >= 0, _EVENT.branch < gap.epoch, _EVENT.life > 0),
+            self._is_in(gap), _EVENT.id != "", _EVENT.life > 0
         )
         rows, until = await self._reading.rows(told), (gap.to_ms, gap.to_seq)
         return [
             _Last(row.id, row.life, row.state_after, row.verb, row.lease, (row.ms, row.seq, row.n), until)
             for row in rows
         ]
+
+    async def _of_schedules(self, gap: Any) -> list[LastTold]:
+        columns = (_EVENT.id, _EVENT.verb, _EVENT.at, _EVENT.ms, _EVENT.seq, _EVENT.n)
+        rows = await self._reading.rows(select(*columns).where(self._is_in(gap), _EVENT.id > SCHEDULE))
+        return [LastTold(row.id, row.verb, row.at, (row.ms, row.seq, row.n)) for row in rows]
+
+    def _is_in(self, gap: Any) -> ColumnElement[bool]:
+        """The condition that an event was told before a failover, which forgot it."""
+        return and_(
+            *(self._reading.of_source(tables.event), _EVENT.shard == gap.shard),
+            *(_EVENT.ms >= gap.from_ms, _EVENT.ms <= gap.to_ms),
+            or_(_EVENT.ms > gap.from_ms, _EVENT.seq > gap.from_seq),
+            or_(_EVENT.ms < gap.to_ms, _EVENT.seq <= gap.to_seq),
+            *(_EVENT.branch >= 0, _EVENT.branch < gap.epoch),
+        )
 
     async def _heal(self, last: dict[str, _Last]) -> None:
         self.sums.counts["looked"] += len(last)

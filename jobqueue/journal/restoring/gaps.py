@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import select
 
 from jobqueue.journal import tables
 from jobqueue.journal.reading.verdict import LOST
-from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.restoring.reading import Reading
 
 _GAP = tables.gap.c
 
@@ -27,6 +29,6 @@ class Gaps:
             ends[shard] = max((ms, seq), ends.get(shard, (0, 0)))
         return cls(ends)
 
-    def hide(self, row: JobRow) -> bool:
-        """Whether a job may have ended in a gap: nothing was told of it behind."""
+    def hide(self, row: Any) -> bool:
+        """Whether a job or a schedule may have ended in a gap: nothing was told of it behind."""
         return (row.ms, row.seq) <= self._ends.get(row.shard, (-1, -1))

@@ -25,27 +25,27 @@ class Judging:
         """What becomes of those that come back, by id. The others are counted."""
         rows = await self._reading.jobs([each.id for each in wanted])
         then = await self._past.then(rows) if self._past else {}
-        fates: dict[str, Fate] = {}
-        for each in wanted:
-            fate = self._of(each, rows.get(each.id), then, now_ms)
-            if isinstance(fate, Fate) and fate.record:
-                fates[each.id] = fate
-            else:
-                self._count(fate if isinstance(fate, str) else fate.counted, each.id)
-        return fates
+        return self.coming({each.id: self._of(each, rows.get(each.id), then, now_ms) for each in wanted})
 
-    def _of(self, candidate: Candidate, row: JobRow | None, then: dict[str, JobRow | str], now_ms: int) -> Fate | str:
+    def coming(self, fates: dict[str, Fate]) -> dict[str, Fate]:
+        """Those of what comes back, by id. The others are counted."""
+        for some_id, fate in fates.items():
+            if not fate.record:
+                self._count(fate.counted, some_id)
+        return {some_id: fate for some_id, fate in fates.items() if fate.record}
+
+    def _of(self, candidate: Candidate, row: JobRow | None, then: dict[str, JobRow | str], now_ms: int) -> Fate:
         if row is None:
-            return "ended"  # its row is not kept any more
+            return Fate("ended")  # its row is not kept any more
         if row.place != candidate.place:
-            return "ended" if row.ended is not None else "known"  # Redis has told of it since
+            return Fate("ended" if row.ended is not None else "known")  # Redis has told of it since
         if row.state == 0 or self._gaps.hide(row):
-            return "unsure"
+            return Fate("unsure")
         as_it_was = then.get(row.id, "absent") if self._past else row
         if isinstance(as_it_was, str):
-            return as_it_was
+            return Fate(as_it_was)
         if as_it_was.state in ENDED and as_it_was.next <= now_ms:
-            return "ended"
+            return Fate("ended")
         spread_to_ms = self._begun_ms + round(candidate.share * self._choice.spread_s * 1000)
         return fate_of(as_it_was, self._choice, now_ms, spread_to_ms)
 

@@ -18,6 +18,7 @@ from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.past import Past
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.runs import Run
+from jobqueue.journal.restoring.schedules import LostSchedules, is_among, is_schedule
 
 RATE = 2_000
 _AHEAD_S = 1.5  # a reader tells every second how far it is, where nothing happens
@@ -68,8 +69,9 @@ class Restore:
         pages, past = self._pages(begun_ms)
         gaps = Gaps({}) if self._stale else await Gaps.read(self._reading)
         self._judging = Judging(self._reading, self._choice, self.sums, gaps, past, begun_ms)
-        total = await pages.total()
-        async for asked in self._ahead(pages.pages(cursor)):
+        self._schedules = LostSchedules(self._reading, self._choice.topics, gaps)
+        total = await pages.total() + (await self._schedules.total() if self._choice.has_schedules else 0)
+        async for asked in self._ahead(self._all_pages(pages, cursor)):
             await self._work(asked)
             if self._run:
                 await self._run.note(asked.page.behind, self.sums)
@@ -92,6 +94,15 @@ class Restore:
         if self._choice.ids:
             return Named(self._reading, self._choice.ids), past
         return past or Listing(self._reading, self._choice, now_ms), past
+
+    async def _all_pages(self, pages: _Pages, cursor: Cursor | None) -> AsyncIterator[Page]:
+        """The pages of jobs, then of schedules."""
+        if not is_among(cursor):
+            async for page in pages.pages(cursor):
+                yield page
+        if self._choice.has_schedules:
+            async for page in self._schedules.pages(cursor):
+                yield page
 
     async def _ahead(self, pages: AsyncIterator[Page]) -> AsyncIterator[_AskedPage]:
         """The pages, each asked about; some ahead of the one that is worked on, as the wait for the journal is long
@@ -160,13 +171,21 @@ class Restore:
         loop = asyncio.get_running_loop()
         if self._run:
             await asyncio.sleep(max(self._free_at - loop.time(), 0))  # before they are judged: that must not grow old
-        fates = await self._judging.judge(wanted, max(each.at for each in asked) // 1000)
+        fates = await self._judge(wanted, max(each.at for each in asked) // 1000)
         if not self._run:
             return self._judge_all(fates, [True] * len(fates))
         self._free_at = max(self._free_at, loop.time()) + len(fates) / self._rate
         return self._judge_all(fates, await self._put(fates))
 
+    async def _judge(self, wanted: Sequence[Candidate], now_ms: int) -> dict[str, Fate]:
+        """Step 3. A page has only jobs, or only schedules."""
+        if is_schedule(wanted[0].id):
+            return self._judging.coming(await self._schedules.fates(wanted))
+        return await self._judging.judge(wanted, now_ms)
+
     async def _put(self, fates: dict[str, Fate]) -> list[bool | JobQueueError]:
+        if is_schedule(next(iter(fates), "")):
+            return await self._restoring.put_schedules(await self._schedules.lost(fates))
         return await self._restoring.put([(job_id, fate.record) for job_id, fate in fates.items()])
 
     def _judge_all(self, fates: dict[str, Fate], results: Sequence[bool | JobQueueError]) -> dict[str, JobQueueError]:

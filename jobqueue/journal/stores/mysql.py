@@ -15,7 +15,7 @@ import asyncmy
 from asyncmy import errors
 from asyncmy.converters import escape_float, escape_int, escape_None, escape_sequence, escape_str
 
-from jobqueue.journal import tables
+from jobqueue.journal import schedules, tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
 from jobqueue.journal.stores.patience import Patience
 from jobqueue.journal.url import Address, Refused
@@ -23,12 +23,14 @@ from jobqueue.journal.writing import (
     EVENT,
     JOB,
     MINUTE,
+    SCHEDULE,
     Known,
     assignments,
     columns,
     job_changes,
     minute_changes,
     of_job,
+    schedule_changes,
     span,
     split,
     without_known,
@@ -42,19 +44,20 @@ _OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
 _UNUSABLE = {1044, 1045, 1049, 1251, 1698}  # no right, wrong password, no such database
 _CONTENT = {1048, 1153, 1264, 1292, 1300, 1366, 1406, 1690, 2020}  # among others that the driver knows
 _NEW = "VALUES({})"
-_NEWER = "(VALUES(ms), VALUES(seq), VALUES(n)) > (jq_job.ms, jq_job.seq, jq_job.n)"
+_NEWER = "(VALUES(ms), VALUES(seq), VALUES(n)) > ({0}.ms, {0}.seq, {0}.n)"
 
 
-def _job_changes() -> str:
+def _where_newer(table: str, changes: dict[str, str], last: Sequence[str]) -> str:
     """Assignments, which MySQL makes one after the other: what decides about others comes last, the place backwards,
     so that what is left of the comparison says the same."""
-    changes = job_changes(_NEW)
-    last = ("life", "n", "seq", "ms")
     names = [*(name for name in changes if name not in last), *last]
-    return assignments({name: f"IF({_NEWER}, {changes[name]}, jq_job.{name})" for name in names})
+    newer = _NEWER.format(table)
+    return assignments({name: f"IF({newer}, {changes[name]}, {table}.{name})" for name in names})
 
 
-_CHANGE_JOBS = f" ON DUPLICATE KEY UPDATE {_job_changes()}"
+_CHANGE_JOBS = f" ON DUPLICATE KEY UPDATE {_where_newer('jq_job', job_changes(_NEW), ('life', 'n', 'seq', 'ms'))}"
+_SCHEDULE_CHANGES = _where_newer("jq_schedule", schedule_changes(_NEW), ("n", "seq", "ms"))
+_CHANGE_SCHEDULES = f" ON DUPLICATE KEY UPDATE {_SCHEDULE_CHANGES}"
 _CHANGE_MINUTES = f" ON DUPLICATE KEY UPDATE {assignments(minute_changes(_NEW, 'GREATEST'))}"
 _BODILESS = (
     "UPDATE jq_job SET body = NULL, body_kept = 2 "
@@ -180,6 +183,8 @@ class MySQLStore:
                 events, minutes = without_known(batch, map(Known._make, found))
             await _insert(connection, "jq_event", EVENT, events)
             await self._write_jobs(connection, batch.jobs)
+            if batch.schedules:
+                await self._write_schedules(connection, batch.schedules)
             for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
                 await _insert(connection, table.name, columns(table), rows)
             # Last, as other shards add to the same rows.
@@ -215,6 +220,14 @@ class MySQLStore:
         for row in jobs.aside:
             changed = of_job(row, "at", "at", "n", "seq", "ms", "source", "id", "ms", "seq", "n")
             await _run(connection, _ASIDE, changed)
+
+    @staticmethod
+    async def _write_schedules(connection: Any, rows: Sequence[Row]) -> None:
+        told, moved, gone = schedules.split(rows)
+        await _insert(connection, "jq_schedule", SCHEDULE, told, _CHANGE_SCHEDULES)
+        for change, changed in ((schedules.MOVED, moved), (schedules.GONE, gone)):
+            for values in change.values(changed):
+                await _run(connection, change.sql(lambda _: "%s"), values)
 
     @asynccontextmanager
     async def _connection(self, shard: int) -> AsyncIterator[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from jobqueue.journal import tables
+from jobqueue.journal import schedules, tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
 from jobqueue.journal.stores.patience import Patience
 from jobqueue.journal.url import Address, Refused
@@ -19,12 +19,14 @@ from jobqueue.journal.writing import (
     JOB,
     MINUTE,
     MINUTE_KEY,
+    SCHEDULE,
     Known,
     assignments,
     columns,
     job_changes,
     minute_changes,
     of_job,
+    schedule_changes,
     span,
     split,
     without_known,
@@ -74,6 +76,11 @@ _BODILESS = (
 _ASIDE = (
     "UPDATE jq_job SET state = 0, ms = $3, seq = $4, n = $5, at = $6, ended = $6 "
     "WHERE source = $1 AND id = $2 AND (ms, seq, n) < ($3, $4, $5)"
+)
+_SCHEDULES = (
+    f"{_insert('jq_schedule', SCHEDULE)} ON CONFLICT (source, name) "
+    f"DO UPDATE SET {assignments(schedule_changes(_NEW))} "
+    "WHERE (EXCLUDED.ms, EXCLUDED.seq, EXCLUDED.n) > (jq_schedule.ms, jq_schedule.seq, jq_schedule.n)"
 )
 _MINUTES = (
     f"{_insert('jq_minute', MINUTE)} ON CONFLICT ({', '.join(MINUTE_KEY)}) "
@@ -148,6 +155,8 @@ class PostgreSQLStore:
                 events, minutes = without_known(batch, map(Known._make, found))
             await _copy(connection, "jq_event", EVENT, events)
             await self._write_jobs(connection, batch.jobs)
+            if batch.schedules:
+                await self._write_schedules(connection, batch.schedules)
             for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
                 await _each(connection, _insert(table.name, columns(table)), rows)
             # Last, as other shards add to the same rows.
@@ -178,6 +187,13 @@ class PostgreSQLStore:
             await _copy(connection, "jq_new_job", JOB, jobs.told)
             await connection.execute(_JOBS)
         await _each(connection, _ASIDE, (of_job(row, "source", "id", "ms", "seq", "n", "at") for row in jobs.aside))
+
+    @staticmethod
+    async def _write_schedules(connection: Any, rows: Sequence[Row]) -> None:
+        told, moved, gone = schedules.split(rows)
+        await _each(connection, _SCHEDULES, told)
+        for change, changed in ((schedules.MOVED, moved), (schedules.GONE, gone)):
+            await _each(connection, change.sql(lambda number: f"${number}"), change.values(changed))
 
     def _give_up(self, patience: Patience) -> None:
         patience.lost()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from jobqueue.journal import tables
+from jobqueue.journal import schedules, tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
 from jobqueue.journal.url import Address, Refused
 from jobqueue.journal.writing import (
@@ -17,12 +17,14 @@ from jobqueue.journal.writing import (
     JOB,
     MINUTE,
     MINUTE_KEY,
+    SCHEDULE,
     Known,
     assignments,
     columns,
     job_changes,
     minute_changes,
     of_job,
+    schedule_changes,
     span,
     split,
     without_known,
@@ -33,6 +35,21 @@ LOCKED_S = 30.0  # for how long a transaction waits for another one's end
 _NEW = "excluded.{}"
 _CONTENT = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
 _Result = TypeVar("_Result")
+
+
+class RolledBack(sqlite3.Connection):
+    """A connection that rolls back before it closes.
+
+    A task that is cancelled leaves its cursor behind, and SQLite keeps a closed connection, its transaction and its
+    lock while there is a cursor (https://www.sqlite.org/c3ref/close.html).
+    """
+
+    def close(self) -> None:
+        try:
+            if self.in_transaction:
+                self.rollback()
+        finally:
+            super().close()
 
 
 def check_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
@@ -65,6 +82,11 @@ _PLACE = ("ms", "seq", "n")
 _BODILESS = f"UPDATE jq_job SET body = NULL, body_kept = 2 WHERE source = ? AND id = ? AND life = ? AND {_OLDER}"
 _ASIDE = (
     f"UPDATE jq_job SET state = 0, ms = ?, seq = ?, n = ?, at = ?, ended = ? WHERE source = ? AND id = ? AND {_OLDER}"
+)
+_SCHEDULES = (
+    f"{_insert('jq_schedule', SCHEDULE)} ON CONFLICT (source, name) "
+    f"DO UPDATE SET {assignments(schedule_changes(_NEW))} "
+    "WHERE (excluded.ms, excluded.seq, excluded.n) > (jq_schedule.ms, jq_schedule.seq, jq_schedule.n)"
 )
 _POSITION = "SELECT epoch, ms, seq, entries, stream, since, time FROM jq_position WHERE source = ? AND shard = ?"
 _FOUND = f"{_insert('jq_position', columns(tables.position))} ON CONFLICT DO NOTHING"
@@ -122,6 +144,8 @@ class SQLiteStore:
                 events, minutes = without_known(batch, map(Known._make, found))
             connection.executemany(_EVENTS, events)
             self._write_jobs(connection, batch.jobs)
+            if batch.schedules:
+                self._write_schedules(connection, batch.schedules)
             connection.executemany(_MINUTES, minutes)
             for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
                 connection.executemany(_insert(table.name, columns(table)), rows)
@@ -144,6 +168,13 @@ class SQLiteStore:
         connection.executemany(
             _ASIDE, (of_job(row, *_PLACE, "at", "at", "source", "id", *_PLACE) for row in jobs.aside)
         )
+
+    @staticmethod
+    def _write_schedules(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        told, moved, gone = schedules.split(rows)
+        connection.executemany(_SCHEDULES, told)
+        for change, changed in ((schedules.MOVED, moved), (schedules.GONE, gone)):
+            connection.executemany(change.sql(lambda number: f"?{number}"), change.values(changed))
 
     @contextmanager
     def _errors_told(self) -> Iterator[None]:

@@ -100,7 +100,7 @@ async def reserve_job(connection: Connection, number: int) -> bytes:
     answer = await _handed_out(connection, inner.Take(id=number, within=connection.desk.names.within))
     if not answer["success"]:
         return replies.of_failure(answer)
-    return _reserved(connection, number, answer["job"])
+    return _reserved(connection, number, answer["job"]) if answer["job"] else replies.NOT_FOUND
 
 
 def _count_worker(connection: Connection) -> None:

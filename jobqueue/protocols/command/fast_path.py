@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from buckets import Prepared
+from jobqueue.access.caller import Caller, Cancellable
 from jobqueue.access.grants import Grant
-from jobqueue.caller import Caller, Cancellable
 from jobqueue.errors import BadRequest
 from jobqueue.protocols.command.in_flight import (
     ADD,
@@ -121,7 +121,8 @@ class FastPath:
         for command in adds:
             if command.durability is not None:
                 return None
-            job = prepared(command) if are_clear and command.at is None and command.TTR is None else None
+            is_clear = are_clear and command.at is None and command.TTR is None and command.body
+            job = prepared(command) if is_clear else None
             if job is None:
                 check(command, self._max_body_bytes)
                 job = prepared(command) or (prepared(command) if self._engine.shapes.learn(command) else None)

@@ -24,7 +24,7 @@ from jobqueue.schema.params import BY_NAME, bad_value, is_field
 _MOST_QUOTED = 64  # characters of an unknown name that an error text repeats
 _SURELY = 0.75  # how alike two words must be: "push" is not "pause"
 _MOST_TO_EXPLAIN = 65_536  # bytes; a longer request is not read twice to find the field at fault
-_PATH = re.compile(r"`\$\.(\w+)")
+_PATH = re.compile(r"`\$\.(\w+)(?:\.(\w+))?")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _LONE_SURROGATE = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+(\\u[dD][89a-fA-F][0-9a-fA-F]{2})",
@@ -83,7 +83,7 @@ def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
     path = _PATH.search(text)
     name = read.get("command")
     if path and path[1] != "command":
-        return bad_value(path[1], name, read.get(path[1]))
+        return _bad_field(name, path[1], path[2], read.get(path[1]))
     if name is None:
         return BadField(f"command is missing{_instead_of_command(read)}", field="command")
     if not isinstance(name, str):
@@ -92,6 +92,13 @@ def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
         near = _near(name, BY_NAME, _SURELY) or f"; the commands are {', '.join(BY_NAME)}"
         return UnknownCommand(f"unknown command: {name[:_MOST_QUOTED]!r}{near}", field="command")
     return misnamed(text, name, BY_NAME[name].__struct_fields__)
+
+
+def _bad_field(command: object, field: str, part: str | None, value: object) -> BadField:
+    """The refusal of a field, or of a part of one that is an object."""
+    if part is None:
+        return bad_value(field, command, value)
+    return bad_value(f"{field}.{part}", command, value.get(part) if isinstance(value, dict) else None)
 
 
 def misnamed(text: str, command: str, known: Iterable[str]) -> BadRequest:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from buckets import Job, Popped
-from jobqueue.caller import Caller
+from jobqueue.access.caller import Caller
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer
 from jobqueue.commands.carrying_out import Commands

@@ -162,6 +162,17 @@ async def test_what_programs_do_all_day_is_logged_only_where_a_person_does_it(de
         assert answer["success"] and await desk.logged(answer["request"]) is None
 
 
+async def test_a_schedule_that_a_person_defines_or_removes_is_logged_by_its_name(desk: Desk) -> None:
+    new: Entry = {"name": "nightly", "topic": "b", "body": 1, "every": 3600}
+    who = {"actor": "chief/zoe", "token": desk.issued.record.id, "outcome": "OK", "done": 1, "name": "nightly"}
+    removal: Entry = {"name": "nightly"}
+    for command, fields, topic in (("schedule", new, {"topic": "b"}), ("unschedule", removal, {})):
+        answer = await desk.do(command, person="zoe", **fields)
+        assert await desk.logged(answer["request"]) == {**who, "action": command, **topic}
+    answer = await desk.do("schedule", **new)
+    assert answer["success"] and await desk.logged(answer["request"]) is None
+
+
 async def test_each_delete_of_an_array_by_a_person_has_an_entry(desk: Desk) -> None:
     ids = [await delayed(desk, "c") for _ in range(3)]
     headers = {"X-Jobqueue-Actor": "zoe", "X-Request-Id": "many"}

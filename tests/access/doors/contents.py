@@ -6,7 +6,7 @@ import re
 
 from buckets.redis.client import Redis
 
-_BY_THEMSELVES = re.compile(rb"\}:(lock:|roll$|w:|fence$)")
+_BY_THEMSELVES = re.compile(rb"\}:(lock:|roll$|cards$|w:|fence$|f:|figured$|op:)")
 """Keys that change though nobody asks for anything."""
 
 

@@ -6,13 +6,16 @@ from typing import Any
 
 from jobqueue.schema.params import BY_NAME, FIELDS
 
-ID, TOPIC = "kept", "t"
-_VALUES: dict[str, Any] = {"topic": TOPIC, "id": ID, "body": 1, "worker": "w"}
+ID, TOPIC, NAME = "kept", "t", "t:scheduled"
+_VALUES: dict[str, Any] = {"topic": TOPIC, "id": ID, "name": NAME, "body": 1, "worker": "w", "prefix": ID}
 _MORE: dict[str, dict[str, Any]] = {
-    "add": {"if_exists": "replace"},
+    "add": {"body": 1, "if_exists": "replace"},
+    "schedule": {"every": 3600},
     "pop": {"topic": TOPIC},
     "kick": {"topic": TOPIC},
     "update": {"priority": 1},
+    "find": {"topic": TOPIC},
+    "operation": {"do": "list"},  # a plan needs the right of what it does, too
     "token": {"action": "create", "name": "made", "rights": ["admin"]},
 }
 """What a command needs to do something, beside its required fields."""

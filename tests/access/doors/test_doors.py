@@ -49,10 +49,10 @@ UNAUTHORIZED = {
 }
 NOBODY = "nobody"  # the name of no token
 ALLOWED = {
-    "produce": "add update delete",
+    "produce": "add update delete schedule unschedule",
     "consume": "pop finish touch release bury leave delete",
-    "look": "get explain peek stats topics workers",
-    "operate": "kick run pause resume purge",
+    "look": "get explain peek stats forecast figures topics workers instances health schedules find",
+    "operate": "kick run pause resume purge operation",
     "bodies": "",
     "metrics": "",
     "actor": "",
@@ -95,6 +95,7 @@ class Doors:
         await self._do(adds)
         await self._do([{"command": "pop", "id": name} for name in ("dead", "held")])
         await self._do([{"command": "bury", "id": "dead"}])
+        await self._do([{**REQUESTS["schedule"], "body": 2}])
         for name in ("lmstfy", "camellia"):
             add = HTTP[name][0]
             status, _, body = await self.answer(add.method, urls(self, name)[0] + add.target, {"X-Token": text}, b"1")
@@ -295,11 +296,12 @@ async def test_each_right_is_named_to_a_token_that_has_all_others(full: Doors) -
             assert await forbidden(full, token, name) == right
         for name in {*REQUESTS} - {*" ".join(ALLOWED.values()).split(), "whoami"}:
             assert await forbidden(full, token, name) == "admin"
-    for command in ({"command": "get", "id": "ready"}, {"command": "peek", "topic": TOPIC}):
+    for command in (*({"command": "get", "id": "ready"}, {"command": "peek", "topic": TOPIC}), REQUESTS["schedules"]):
         status, answer = await full.service.ask(tokens["bodies"], command | {"body": True})
         assert (status, answer["right"]) == (403, "bodies")
         status, answer = await full.service.ask(tokens["bodies"], command)
-        assert status == 200 and not any("value" in job for job in [answer, *answer.get("jobs", ())])
+        shown = [answer, *answer.get("jobs", ()), *answer.get("schedules", ())]
+        assert status == 200 and not any("value" in each for each in shown)
     assert await full.contents() == before
 
 

@@ -25,9 +25,11 @@ ODD = b"X-Odd:1\r\n"  # such a head is not simple
 _OWN = re.compile(
     rb'\b[0-9]{10,16}(?:\.[0-9]+)?\b|\b[0-9]+\.[0-9]+\b|\b[0-9a-f]{32}\b|(?<="retry_after":)[0-9.]+'
     rb'|(?<="workers":)(?:[0-9]+|\[.*\])|(?<="others":)\{[^}]*\}|(?<="actions":)\[.*\]'
+    rb'|(?<="instances":)\[.*\]|(?<="findings":)\[.*\]|(?<="settings":)\[.*\](?=,"policies")'
+    rb'|(?<="bins":)\[.*\],"total":\{.*\}(?=,"parked")'
 )
-"""Times, spans, leases, the ids of jobs that services made, which workers they have heard of, and lists that tell the
-addresses of clients."""
+"""Times, spans, leases, the ids of jobs that services made, which workers they have heard of, figures, which each
+service notes every ten seconds, and lists that tell addresses of clients, or ports and namespaces of services."""
 _AT_ONCE_S = 0.5
 """Within which two services must have answered, so that none of them has got a permit more."""
 

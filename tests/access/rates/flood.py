@@ -23,6 +23,7 @@ from tests.bench.figures import percentile, show
 
 RATE = 500
 PER_SECOND = 100
+WORKERS = 2
 WANTED = 2.0
 _STARTING_S = 1.0  # until the processes of the flood ask
 
@@ -66,7 +67,7 @@ async def steady(url: str, issued: Issued, seconds: float) -> list[float]:
 
 async def measure(turn_s: float, turns: int, connections: int, folder: Path, rate: int = RATE) -> Figures:
     """Take turns."""
-    async with guarded(folder, workers=2) as services:
+    async with guarded(folder, workers=WORKERS) as services:
         noisy = await services.token("produce", rate=rate)
         other = await services.token("produce", "consume")
         await steady(services.url, other, 1)  # not counted

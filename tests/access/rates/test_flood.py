@@ -14,5 +14,6 @@ async def test_a_flood_costs_redis_little_and_leaves_others_their_work() -> None
         figures = await flood.measure(1.5, 1, 100, Path(folder), rate=1)
     (outcome,) = figures.floods
     assert outcome.refused > 0
-    assert figures.leases < (outcome.refused + len(outcome.taken)) / 4
+    # As jobqueue.access.rates promises, however many commands are sent.
+    assert figures.leases <= 20 * flood.WORKERS * figures.seconds
     assert len(figures.flooded) == len(figures.quiet) == 150

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobqueue.schema import params
+from jobqueue.schema.checks import KEEPS_BODY
 from tests.access.scopes.scope_model import VIRTUAL, Command, Scope, Snapshot
 
 TOPICS = ("alpha-one", "alpha-two", "bravo-one", "bravo-two", "charlie", "delta")
@@ -16,9 +17,11 @@ _PREFIXED = [f"{topic}:{letter}" for topic in TOPICS[:5] for letter in "vw"]
 _BASES = ["idyyyy", "fan-out:v", "fan-in:v"]
 _COPIES = [f"{base}@{topic}" for base in _BASES for topics in VIRTUAL.values() for topic in topics]
 IDS = (*(f"id{letter * 4}" for letter in "abcdefgh"), *_PREFIXED, *_COPIES)
+NAMES = (*(f"plan{letter * 4}" for letter in "abcd"), *(f"{topic}:plan" for topic in TOPICS[:5]))
 FAR_S = 50_000  # nothing falls due, ends its lease or is forgotten during a run
 STATES = ("delayed", "ready", "reserved", "dead")
 NO_TOKENS_ID = "unknown0"
+NO_OPERATIONS_ID = "0123456789ab"
 WORKERS = ("worker-1", "worker-2")
 
 
@@ -36,6 +39,8 @@ class World:
     """By id, those that commands are given with."""
     made_tokens: dict[str, Scope] = field(default_factory=dict)
     """By id, those that commands made."""
+    operations: dict[str, Scope] = field(default_factory=dict)
+    """By id, who planned them."""
     number: int = 0
 
     def chance(self, share: float) -> bool:
@@ -73,6 +78,11 @@ class World:
         known = self.cursors[command]
         return {"cursor": self.rng.choice(known)} if known and self.chance(0.25) else {}
 
+    def name(self) -> str:
+        """Of a schedule, mostly one that there is."""
+        known = [*self.now.schedules]
+        return self.rng.choice(known if known and self.chance(0.7) else NAMES)
+
 
 Maker = Callable[[World, Scope], Command]
 
@@ -83,7 +93,7 @@ def _add(world: World, scope: Scope) -> Command:
     job_id = rng.choice(_BASES) if topic in VIRTUAL else rng.choice(IDS)
     if scope.own_ids and world.chance(0.7):
         job_id = f"{topic}:{rng.choice('vw')}" if topic not in VIRTUAL else f"{topic}:v"
-    return {
+    add = {
         **{
             "topic": topic,
             "body": world.body(),
@@ -93,10 +103,25 @@ def _add(world: World, scope: Scope) -> Command:
         **({"id": job_id} if topic in VIRTUAL or world.chance(0.92) else {"retention": 0}),
         "retention": rng.choice([0, FAR_S]),
         "delay": rng.choice([0, 0, FAR_S]),
-        "if_exists": rng.choice(["replace", "replace", "keep", "renew", "reject"]),
+        "if_exists": rng.choice(["replace", "replace", "keep", "renew", "reject", "later", "sooner"]),
         **world.some(0.1, priority=rng.randrange(10), ttl=2 * FAR_S, tags=["tag"], headers={"name": "value"}),
         **world.some(0.02, durability="local"),
     }
+    if add["if_exists"] in KEEPS_BODY and "id" in add and world.chance(0.5):
+        del add["body"]
+    return add
+
+
+def _schedule(world: World, scope: Scope) -> Command:
+    topic = world.rng.choice([*VIRTUAL]) if world.chance(0.12) else world.topic(scope)
+    name = f"{topic}:plan" if scope.own_ids and world.chance(0.7) else world.rng.choice(NAMES)
+    when: Command = world.rng.choice([{"every": 20 * FAR_S}, {"cron": "0 0 29 2 *", "zone": "Europe/Berlin"}])
+    return {"name": name, "topic": topic, "body": world.body(), **when, **world.some(0.2, paused=True, tries=3)}
+
+
+def _schedules(world: World, scope: Scope) -> Command:
+    fields = world.some(0.3, pattern=world.rng.choice(["*", "plan*", "*:plan", "plan????", "zulu"]))
+    return {**fields, **world.some(0.3, body=world.rng.choice([True, False])), **world.cursor("schedules")}
 
 
 def _pop(world: World, scope: Scope) -> Command:
@@ -155,6 +180,40 @@ def _peek(world: World, scope: Scope) -> Command:
     }
 
 
+def _find(world: World, scope: Scope) -> Command:
+    job_id = world.id()
+    if world.chance(0.2):
+        return {"prefix": job_id[:2], **world.some(0.4, state=world.rng.choice(STATES))}
+    fields = world.some(0.4, state=world.rng.choice(STATES), count=world.rng.choice([1, 2, 100]))
+    return {
+        "prefix": job_id[: world.rng.choice([1, 2, len(job_id)])],
+        "topic": world.topic(scope),
+        **fields,
+        **world.cursor("find"),
+    }
+
+
+_TAKES = {"kick": "dead", "run": "delayed", "reschedule": "delayed"}
+
+
+def _operation(world: World, scope: Scope) -> Command:
+    """Any but a start that changes jobs, as that goes on behind the answer (test_operation_scopes)."""
+    rng = world.rng
+    do = rng.choice(["plan", "plan", "list", "get", "get", "cancel", "cancel", "pause", "resume", "start"])
+    if do == "list":
+        return {"do": do}
+    if do == "plan" and len(world.operations) < 20:
+        kind = rng.choice(["kick", "delete", "run", "reschedule", "find"])
+        wanted = {"topic": rng.choice([world.topic(scope), "*", "*-one"]), **world.some(0.3, prefix="id")}
+        if kind not in _TAKES:
+            wanted |= world.some(0.4, state=rng.choice(STATES))
+        return {"do": do, "kind": kind, "filter": wanted, **({"shift": 60} if kind == "reschedule" else {})}
+    name = rng.choice([*world.operations, NO_OPERATIONS_ID])
+    if do == "start":
+        return {"do": do, "plan": name, "expect": 1_000_000}
+    return {"do": "cancel" if do == "plan" else do, "operation": name}
+
+
 def _topics(world: World, scope: Scope) -> Command:
     patterns = ["*", "*-one", "zulu-*", "bravo-???", "?elta", "charlie"]
     return {**world.some(0.4, pattern=world.rng.choice(patterns)), **world.cursor("topics")}
@@ -184,6 +243,9 @@ def _actions(world: World, scope: Scope) -> Command:
 
 MAKERS: dict[str, tuple[int, Maker]] = {
     "add": (14, _add),
+    "schedule": (5, _schedule),
+    "unschedule": (3, lambda world, scope: {"name": world.name()}),
+    "schedules": (3, _schedules),
     "pop": (10, _pop),
     "finish": (5, lambda world, scope: _of_lease(world, **world.some(0.02, durability="local"))),
     "delete": (4, lambda world, scope: {"id": world.id()}),
@@ -197,14 +259,21 @@ MAKERS: dict[str, tuple[int, Maker]] = {
     "explain": (2, lambda world, scope: {"id": world.id(), **world.some(0.2, life="all")}),
     "get": (4, lambda world, scope: {"id": world.id(), **world.some(0.3, body=world.rng.choice([True, False]))}),
     "stats": (3, lambda world, scope: world.some(0.6, topic=world.topic(scope))),
+    "forecast": (2, lambda world, scope: world.some(0.6, topic=world.topic(scope))),
+    "figures": (2, lambda world, scope: world.some(0.6, topic=world.topic(scope))),
     "peek": (4, _peek),
+    "find": (3, _find),
     "topics": (3, _topics),
     "workers": (2, lambda world, scope: world.some(0.5, topic=world.topic(scope))),
+    "instances": (1, lambda world, scope: {}),
+    "health": (1, lambda world, scope: {}),
     "pause": (2, lambda world, scope: {"topic": world.topic(scope), **world.some(0.3, seconds=FAR_S)}),
     "resume": (4, lambda world, scope: {"topic": world.topic(scope)}),
     "purge": (1, _purge),
+    "operation": (4, _operation),
     "actions": (2, _actions),
     "token": (6, _token),
+    "settings": (1, lambda world, scope: {}),
     "whoami": (1, lambda world, scope: {}),
 }
 """How often each is given, and what makes it."""
@@ -226,5 +295,9 @@ def variant(command: Command) -> str:
         return f"add {command['if_exists']}" if command["topic"] not in VIRTUAL else "add virtual"
     if name == "token":
         return f"token {command['action']}"
+    if name == "operation":
+        return f"operation {command['do']}"
+    if name == "find" and "topic" not in command:
+        return "find everywhere"
     named = next((each for each in ("topics", "topic", "id") if each in command), "")
     return f"{name} {named}" if name in ("pop", "kick", "stats", "workers") else name

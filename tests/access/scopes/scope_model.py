@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +14,21 @@ from buckets.job import LIVE, Job, State
 from buckets.keys import Keys, shard_of
 from buckets.record import unpack
 from buckets.redis.client import Redis
+from buckets.schedules.record import unpack_schedule
+from jobqueue.engine.schedules.definition import decoded
+from jobqueue.schema.checks import KEEPS_BODY
 
 Command = dict[str, Any]
 Answer = dict[str, Any]
 
 ALLOWED = {
-    "produce": "add update delete",
+    "produce": "add update delete schedule unschedule",
     "consume": "pop finish touch release bury leave delete",
-    "look": "get explain peek stats topics workers",
-    "operate": "kick run pause resume purge",
+    "look": "get explain peek stats forecast figures topics workers instances health schedules find",
+    "operate": "kick run pause resume purge operation",
     "admin": "add update delete pop finish touch release bury leave get explain peek stats topics workers kick run"
-    " pause resume purge token actions",
+    " pause resume purge schedule unschedule schedules forecast figures find instances health token actions settings"
+    " operation",
 }
 BY_ID = ("finish", "delete", "touch", "release", "bury", "run", "update", "get", "explain")
 CHANGES = (*BY_ID[:-2], "add", "pop", "kick", "purge", "pause", "resume")
@@ -55,28 +60,41 @@ class Scope:
         """What is FORBIDDEN about a command by its request alone: the right or the topic that the answer names, which
         is empty for an id that is not its own."""
         name = command["command"]
-        if name not in self.commands:
+        if name not in self.commands or (_is_search(command) and "operation" not in self.commands):
             return {"right": ""}
-        if command.get("body") is True and name in ("get", "peek") and not self.sees_bodies:
+        if command.get("body") is True and name in ("get", "peek", "schedules") and not self.sees_bodies:
             return {"right": "bodies"}
         for topic in topics_of(command):
             if not self.reaches(topic):
                 return {"topic": topic}
+        if name == "figures" and self.topics and "topic" not in command:
+            return {}
         job_id = command.get("id")
-        if name == "add" and self.own_ids and job_id and not job_id.startswith(f"{command['topic']}:"):
+        new = {"add": job_id, "schedule": command.get("name")}.get(name)
+        if self.own_ids and new and not new.startswith(f"{command['topic']}:"):
             return {}
         return None
+
+
+def _is_search(command: Command) -> bool:
+    """Whether it begins an operation."""
+    return command["command"] == "find" and "topic" not in command
 
 
 def topics_of(command: Command) -> list[str]:
     """The topics that a command names."""
     if command["command"] == "token":
         return []
+    if command["command"] == "operation":
+        wanted = command.get("filter", {}).get("topic", "*")
+        return [] if "*" in wanted or "?" in wanted else [wanted]
     return command.get("topics") or [command[name] for name in ("topic",) if name in command]
 
 
 def ids_of(command: Command) -> list[str]:
-    """The ids that a command may change, or read."""
+    """The ids that a command may change, or read; of a schedule that of its entries, which no job has."""
+    if command["command"] in ("schedule", "unschedule"):
+        return [f"~{command['name']}"]
     job_id = command.get("id")
     if job_id is None or command["command"] == "token":
         return []
@@ -95,6 +113,8 @@ class Snapshot:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     """Of each topic that has had a job, with the totals."""
     topics: set[str] = field(default_factory=set)
+    schedules: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By name, their topics and bodies."""
 
     def of(self, topic: str, *states: State) -> list[Job]:
         """The jobs of a topic in these states."""
@@ -118,6 +138,10 @@ async def snapshot(redis: Redis, keys: Sequence[Keys], ids: Sequence[str], topic
             if numbers:
                 now.counts[topic] = dict(Counter(now.counts.get(topic, {})) + Counter(numbers))
         now.topics |= {name.decode() for name in await redis.read("ZRANGE", each.topics, 0, -1)}
+        flat = await redis.read("HGETALL", each.schedules)
+        for name, raw in zip(flat[::2], flat[1::2], strict=True):
+            definition = decoded(unpack_schedule(name.decode(), raw).definition)
+            now.schedules[name.decode()] = definition.topic, json.loads(bytes(definition.body))
     pauses = await redis.read("MGET", *map(keys[0].paused, topics))
     now.paused = {topic: raw for topic, raw in zip(topics, pauses, strict=True) if raw is not None}
     return now
@@ -133,6 +157,8 @@ def outcome(command: Command, scope: Scope, before: Snapshot) -> Outcome | None:
     name = command["command"]
     if name == "add":
         return _added(command, scope, before) if "id" in command else ("OK", None)
+    if name in ("schedule", "unschedule"):
+        return _scheduled(command, scope, before)
     if "id" not in command or name not in (*BY_ID, "pop", "kick"):
         return None
     job = before.jobs.get(command["id"])
@@ -141,15 +167,25 @@ def outcome(command: Command, scope: Scope, before: Snapshot) -> Outcome | None:
     return _OF_ONE[name](job, command)
 
 
+def _scheduled(command: Command, scope: Scope, before: Snapshot) -> Outcome:
+    old = before.schedules.get(command["name"])
+    if command["command"] == "unschedule":
+        return ("OK", None) if old and scope.reaches(old[0]) else _MISSING
+    return ("ALREADY_EXISTS", None) if old and not scope.reaches(old[0]) else ("OK", None)
+
+
 def _added(command: Command, scope: Scope, before: Snapshot) -> Outcome:
     how = command.get("if_exists", "keep")
     targets = VIRTUAL.get(command["topic"], (command["topic"],))
     olds = [before.jobs.get(job_id) for job_id in ids_of(command)]
     for old, target in zip(olds, targets, strict=True):
+        if old is not None and not scope.reaches(old.topic) and old.topic != target:
+            return "ALREADY_EXISTS", None
+        refusal = _unmoved(command, old, target) if how in KEEPS_BODY else None
+        if refusal:
+            return refusal
         if old is None:
             continue
-        if not scope.reaches(old.topic) and old.topic != target:
-            return "ALREADY_EXISTS", None
         if how == "reject":
             return "ALREADY_EXISTS", old.state.word
         stays = how == "keep" or (how == "renew" and old.state < State.DEAD)
@@ -158,6 +194,16 @@ def _added(command: Command, scope: Scope, before: Snapshot) -> Outcome:
     if how == "keep" and all(old is not None and old.state is State.DELETED for old in olds):
         return "ALREADY_EXISTS", "deleted"
     return "OK", None
+
+
+def _unmoved(command: Command, old: Job | None, target: str) -> Outcome | None:
+    """Why an add that moves a job in one direction neither finds one to move nor may create it."""
+    if old is not None and old.topic != target:
+        return "ALREADY_EXISTS", old.state.word
+    if old is not None and old.state is State.READY:
+        return "TOO_LATE", "ready"
+    has_body = "body" in command or (old is not None and old.state in LIVE)
+    return None if has_body else ("BAD_FIELD", None)
 
 
 def _leased(job: Job, command: Command) -> Outcome | None:
@@ -243,6 +289,18 @@ def may_change(job_id: str, old: Job | None, new: Job | None, scope: Scope, comm
     if job_id in ids_of(command):
         return known
     return known and "id" not in command and old is not None and old.topic in topics_of(command)
+
+
+def may_have_scheduled(name: str, before: Snapshot, after: Snapshot, asked: list[tuple[Scope, Command]]) -> bool:
+    """Whether commands of tokens may have made of one schedule the other."""
+    topics = [now.schedules[name][0] for now in (before, after) if name in now.schedules]
+    return any(
+        command["command"] in ("schedule", "unschedule")
+        and command["name"] == name
+        and not scope.refusal(command)
+        and all(map(scope.reaches, topics))
+        for scope, command in asked
+    )
 
 
 def may_touch(topic: str, scope: Scope, command: Command) -> bool:

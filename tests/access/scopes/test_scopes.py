@@ -26,7 +26,17 @@ from buckets.job import LIVE, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.access.scopes.scope_commands import FAR_S, IDS, NO_TOKENS_ID, TOPICS, WORKERS, World, make, variant
+from tests.access.scopes.scope_commands import (
+    FAR_S,
+    IDS,
+    NO_OPERATIONS_ID,
+    NO_TOKENS_ID,
+    TOPICS,
+    WORKERS,
+    World,
+    make,
+    variant,
+)
 from tests.access.scopes.scope_model import (
     BY_ID,
     VIRTUAL,
@@ -36,6 +46,7 @@ from tests.access.scopes.scope_model import (
     Snapshot,
     ids_of,
     may_have_changed,
+    may_have_scheduled,
     may_touch,
     outcome,
     snapshot,
@@ -59,6 +70,7 @@ OTHERS = 130  # topics that none of the narrow ones reaches, so that a listing h
 _SETTINGS = "\n".join(
     [
         *(f"default_backoff_s = [{FAR_S}]", f"default_retention_s = {FAR_S}", "idle_topic_s = 100000", "shards = %d"),
+        "metrics_topics = 1000",
         "[virtual_topics]",
         *(f"{name} = {json.dumps(targets)}" for name, targets in VIRTUAL.items()),
     ]
@@ -175,19 +187,22 @@ class Run:
     async def _carry_out(self, requests: list[Request]) -> None:
         before = self.world.now
         told = await asyncio.gather(*(self.ask(scope, commands, is_array=many) for scope, commands, many in requests))
-        for (_, commands, _), (_, answers, _) in zip(requests, told, strict=True):
+        operations = {**self.world.operations}
+        for (scope, commands, _), (_, answers, _) in zip(requests, told, strict=True):
             for command, answer in zip(commands, answers, strict=True):
-                self._learn(command, answer)
+                self._learn(scope, command, answer)
         after = self.world.now = await self.look()
         try:
             self._check_changes(requests, before, after)
             for (scope, commands, is_array), (status, answers, text) in zip(requests, told, strict=True):
-                shown = _without_own_actions(scope, text)
+                shown = _news(scope, text)
                 self._check_secrecy(scope, commands, shown, before, after, _added(scope, requests))
                 alone = len(requests) == len(commands) == 1
                 for command, answer in zip(commands, answers, strict=True):
                     others = [(who, each) for who, some, _ in requests for each in some if each is not command]
                     self._check(scope, command, answer, before, _disturbed(others))
+                    if command["command"] == "operation":
+                        self._check_operation(scope, command, answer, operations)
                     if alone:
                         await self._check_whole(scope, command, answer, before, after)
                     await self._check_kept_out(scope, command, answer, before, 0 if is_array else status)
@@ -195,7 +210,7 @@ class Run:
             asked = [(scope.name, commands) for scope, commands, _ in requests]
             raise AssertionError(f"{error}\nrequests: {asked}\nanswers: {[each for _, _, each in told]}") from error
 
-    def _learn(self, command: Command, answer: Answer) -> None:
+    def _learn(self, scope: Scope, command: Command, answer: Answer) -> None:
         """Remember what later commands may use."""
         if not answer["success"]:
             return
@@ -205,6 +220,10 @@ class Run:
             known = self.world.cursors[command["command"]]
             known.append(answer["cursor"])
             del known[:-20]
+        if command.get("do") == "plan" or (command["command"] == "find" and "operation" in answer):
+            self.world.operations[answer["operation"]] = scope
+        elif command.get("do") == "cancel":
+            del self.world.operations[command["operation"]]
         action = command.get("action")
         if action == "create":
             made = self._made[answer["id"]] = Scope(answer["name"], (), (*answer["topics"],))
@@ -261,6 +280,9 @@ class Run:
             if (old and old.raw) == (new and new.raw) or (old is None and job_id in self.world.made_ids):
                 continue
             assert may_have_changed(job_id, old, new, asked), f"{job_id} changed: {old} {new}"
+        for name in {*before.schedules, *after.schedules}:
+            if before.schedules.get(name) != after.schedules.get(name):
+                assert may_have_scheduled(name, before, after, asked), f"the schedule {name} changed"
         for topic in TOPICS:
             if before.paused.get(topic) != after.paused.get(topic):
                 pausing = [each for each in asked if each[1].get("topic") == topic and may_touch(topic, *each)]
@@ -285,6 +307,11 @@ class Run:
         jobs = [*before.jobs.values(), *after.jobs.values()]
         known = {text for job in jobs if scope.reaches(job.topic) for text in (job.id, job.body.decode())}
         hidden = {text for job in jobs if not scope.reaches(job.topic) for text in (job.id, job.body.decode())}
+        if any(each["command"] == "health" for each in commands):  # of 5 s ago: the ids may be those of others by now
+            hidden.clear()
+            known |= {*IDS}  # some have the names of topics in them
+        for name, (topic, body) in (*before.schedules.items(), *after.schedules.items()):
+            (known if scope.reaches(topic) else hidden).update((name, body))
         known |= {*added} | {topic for topic in TOPICS if scope.reaches(topic)}
         hidden |= {topic for topic in (*TOPICS, *VIRTUAL) if not scope.reaches(topic)} | {"zulu"}
         hidden |= {each.name for each in NARROW if each is not scope} if commands[0]["command"] == "token" else set()
@@ -313,18 +340,39 @@ class Run:
         touched = {job.topic for job_id in ids_of(command) if (job := before.jobs.get(job_id))} | {*topics_of(command)}
         if expected is not None and not touched & disturbed:
             assert (code, answer.get("state") if code != "OK" else None) == expected, f"{expected} for {command}"
-        if expected is None and "cursor" not in command and command["command"] != "token":
+        if expected is None and "cursor" not in command and command["command"] not in ("token", "operation"):
             assert code == "OK", f"{code} for {command}"
         if code == "OK":
             self.done[scope.name, variant(command)] += 1
-            if command["command"] in ("get", "peek"):
+            if command["command"] in ("get", "peek", "schedules"):
                 shows = command.get("body", scope.sees_bodies)
-                assert all(("value" in job) is shows for job in answer.get("jobs", [answer]))
+                shown = next((answer[rows] for rows in ("jobs", "schedules") if rows in answer), [answer])
+                assert all(("value" in each) is shows for each in shown)
+
+    def _check_operation(self, scope: Scope, command: Command, answer: Answer, operations: dict[str, Scope]) -> None:
+        """A token sees and steers what was planned with its own topics; one without topics everything."""
+        if scope.refusal(command) is not None:
+            return
+        known = operations | self.world.operations
+        hidden = {each for each, other in known.items() if scope.topics and other.topics != scope.topics}
+        if command["do"] == "list":
+            assert not hidden & {row["operation"] for row in answer["operations"]}
+        elif command["do"] == "plan":
+            assert answer["success"], answer
+        elif (command.get("plan") or command["operation"]) in hidden | {NO_OPERATIONS_ID}:
+            assert answer["code"] == "NOT_FOUND", answer
+            self.kept_out[scope.name, variant(command)] += 1
+        else:
+            assert answer["success"] or answer["code"] == "WRONG_STATE", answer
+            assert answer["success"] is (command["do"] == "get") or command["do"] != "start"
 
     async def _check_kept_out(
         self, scope: Scope, command: Command, answer: Answer, before: Snapshot, status: int
     ) -> None:
         """A command about a job out of reach is answered as for an id that nobody has."""
+        plan = before.schedules.get(command.get("name", ""))
+        if plan and "right" not in (scope.refusal(command) or {}) and not scope.reaches(plan[0]):
+            self.kept_out[scope.name, variant(command)] += 1
         olds = [job for job_id in ids_of(command) if (job := before.jobs.get(job_id))]
         if not olds or scope.refusal(command) or all(scope.reaches(job.topic) for job in olds):
             return
@@ -355,6 +403,8 @@ class Run:
             _WHOLE[name](scope, command, answer, before, after, len(self.pool.keys))
         elif name == "topics" and "cursor" not in command:
             await self._check_listing(scope, command, answer, before)
+        elif name == "schedules" and "cursor" not in command:
+            await self._check_schedules(scope, command, answer, before)
         elif name in BY_ID and "state" in answer and command["id"] in after.jobs:
             assert after.jobs[command["id"]].state.word == answer["state"]
         elif name == "token" and command["action"] == "list":
@@ -392,6 +442,18 @@ class Run:
                 assert {word: n for word, n in row["counts"].items() if n} == before.live(row["topic"])
                 assert row["paused"] is (row["topic"] in before.paused)
 
+    async def _check_schedules(self, scope: Scope, command: Command, answer: Answer, before: Snapshot) -> None:
+        """All pages of a listing have all schedules within reach, and no others."""
+        rows, end = answer["schedules"], answer["cursor"]
+        while end:
+            _, (answer,), text = await self.ask(scope, [{**command, "cursor": end}], is_array=False)
+            self._check_secrecy(scope, [command], text, before, before)
+            rows, end = rows + answer["schedules"], answer["cursor"]
+        wanted = Scope("", (), (command.get("pattern", "*"),))
+        reached = {name: topic for name, (topic, _) in before.schedules.items() if scope.reaches(topic)}
+        expected = {name: topic for name, topic in reached.items() if wanted.reaches(name)}
+        assert {row["name"]: row["topic"] for row in rows} == expected
+
 
 def _is_below(other: Scope, scope: Scope) -> bool:
     """Whether a token reaches no topic that another one does not, as far as these tests make them."""
@@ -405,7 +467,7 @@ def _added(scope: Scope, requests: list[Request]) -> list[str]:
         text
         for each in adds
         if any(map(scope.reaches, VIRTUAL.get(each["topic"], (each["topic"],))))
-        for text in (*ids_of(each), each["body"])
+        for text in (*ids_of(each), each.get("body", ""))
     ]
 
 
@@ -416,12 +478,15 @@ def _disturbed(asked: list[tuple[Scope, Command]]) -> set[str]:
     return {topic for each in some if each["command"] in names for topic in topics_of(each)}
 
 
-def _without_own_actions(scope: Scope, text: str) -> str:
-    """The text of answers, but for the log of what the token did itself."""
-    if '"actions":' not in text:
+def _news(scope: Scope, text: str) -> str:
+    """The text of answers, but for the log of what the token did itself, and the ids that an operation met when it was
+    planned, which may be those of others by now."""
+    if '"actions":' not in text and '"samples":' not in text:
         return text
     read = json.loads(text)
     for each in read if isinstance(read, list) else [read]:
+        if "plan" not in each:
+            each.pop("samples", None)
         each["actions"] = [row for row in each.get("actions", []) if row["actor"] != scope.name]
     return json.dumps(read)
 
@@ -469,12 +534,33 @@ def _whole_kick(scope: Scope, command: Command, answer: Answer, before: Snapshot
 
 
 def _whole_peek(scope: Scope, command: Command, answer: Answer, before: Snapshot, after: Snapshot, shards: int) -> None:
+    if "topic" not in command:
+        return
     states = [State[command["state"].upper()]] if "state" in command else LIVE
-    expected = {job.id for job in before.of(command["topic"], *states)}
+    prefix = command.get("prefix", "")
+    expected = {job.id for job in before.of(command["topic"], *states) if job.id.startswith(prefix)}
     seen = {job["id"] for job in answer["jobs"]}
     assert seen <= expected
     if "cursor" not in command and not answer["cursor"]:
         assert seen == expected
+
+
+def _whole_operation(
+    scope: Scope, command: Command, answer: Answer, before: Snapshot, after: Snapshot, shards: int
+) -> None:
+    if answer.get("state") != "planned" or command["do"] != "plan":
+        return
+    wanted = command["filter"]
+    state = {"kick": "dead", "run": "delayed", "reschedule": "delayed"}.get(command["kind"], wanted.get("state"))
+    states = [State[state.upper()]] if state else LIVE
+    reached = Scope("", (), (wanted["topic"],))
+    jobs = [
+        job for topic in TOPICS if scope.reaches(topic) and reached.reaches(topic) for job in before.of(topic, *states)
+    ]
+    count = sum(job.id.startswith(wanted.get("prefix", "")) for job in jobs)
+    if wanted["topic"] == "*" and not scope.topics and "prefix" not in wanted and State.DELAYED in states:
+        count += OTHERS
+    assert answer["count"] == count
 
 
 def _whole_stats(
@@ -487,6 +573,14 @@ def _whole_stats(
     told: Counter[str] = Counter(answer["counts"]) + Counter(answer["totals"])
     assert told == +sums
     assert sum(answer["due"].values()) == sums["delayed"]
+
+
+def _whole_forecast(
+    scope: Scope, command: Command, answer: Answer, before: Snapshot, after: Snapshot, shards: int
+) -> None:
+    """(Its numbers may be those of five seconds ago.)"""
+    reached = [topic for topic in TOPICS if scope.reaches(topic) and command.get("topic", topic) == topic]
+    assert "topic" in command or not scope.topics or answer["topics"] <= len(reached)
 
 
 def _whole_workers(
@@ -511,7 +605,8 @@ def _whole_whoami(
 
 _WHOLE = {
     **{"pop": _whole_pop, "purge": _whole_purge, "kick": _whole_kick, "peek": _whole_peek, "stats": _whole_stats},
-    **{"workers": _whole_workers, "resume": _whole_resume, "whoami": _whole_whoami},
+    **{"forecast": _whole_forecast, "find": _whole_peek, "workers": _whole_workers, "resume": _whole_resume},
+    **{"operation": _whole_operation, "whoami": _whole_whoami},
 }
 
 
@@ -546,19 +641,20 @@ async def steps(run: Run, number: int) -> None:
 def forms(scope: Scope) -> list[str]:
     """What a token must have done in a long enough run: each form of each of its commands."""
     forms = {
-        "add": {"add keep", "add reject", "add renew", "add replace", "add virtual"},
+        "add": {f"add {how}" for how in ("keep", "reject", "renew", "replace", "later", "sooner", "virtual")},
         "pop": {"pop topic", "pop topics", "pop id", "pop waiting"},
         "kick": {"kick topic", "kick id"},
         "stats": {"stats ", "stats topic"},
         "workers": {"workers ", "workers topic"},
         "token": {f"token {action}" for action in ("create", "list", "show", "test", "rotate", "revoke")},
+        "operation": {f"operation {do}" for do in ("plan", "list", "get", "cancel")},
     }
     return sorted({form for name in scope.commands for form in forms.get(name, {name})})
 
 
 def untried(run: Run) -> set[tuple[str, str]]:
     """What each narrow token has yet to try on jobs out of its reach."""
-    forms = {*BY_ID, "pop id", "kick id", "add replace", "pop topic", "peek"}
+    forms = {*BY_ID, "schedule", "unschedule", "pop id", "kick id", "add replace", "pop topic", "peek"}
     return {(scope.name, form) for scope in NARROW for form in forms} - {*run.kept_out}
 
 

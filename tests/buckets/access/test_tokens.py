@@ -11,11 +11,11 @@ import pytest
 from buckets.access.tokens import Entry, Tokens
 from buckets.clock import HeldClock
 from buckets.errors import NoMeta
-from buckets.notifier import Listener, Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members
 from buckets.timers.members import Members
+from buckets.waiting.notifier import Listener, Notifier
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from buckets.access.actions import Actions
+from buckets.access.rates import lease
 from buckets.clock import HeldClock
 from buckets.errors import Unfit
 from buckets.events.switch import read_events, stream_key, switch_on
@@ -18,6 +20,8 @@ from buckets.keys import shard_of
 from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from buckets.schedules import moving
+from buckets.schedules.schedules import Schedules
 from buckets.scripts import Value
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
@@ -216,6 +220,7 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
     ),
     "a lock without an end": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].lock(2), "nobody")),
     "set-aside records of another type": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].aside, "x")),
+    "cards of another type": ({"spoilt"}, lambda redis, pool: redis.read("SET", "{jq:0}:cards", "x")),
     "jobs that a mover left": ({"adrift"}, take_away),
     "settings that are gone": ({"meta"}, lambda redis, pool: redis.read("DEL", pool.keys[0].meta)),
     "settings of another type": ({"meta"}, lambda redis, pool: _replace(redis, pool.keys[0].meta, "SET", "x")),
@@ -229,6 +234,68 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
         lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "shards", "5"),
     ),
 }
+
+
+SCHEDULES = "{jq:0}:schedules"
+FAULTS |= {
+    "a schedule whose entry is gone": (
+        {"unscheduled"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: redis.read("ZREM", bucket, "~s")),
+    ),
+    "a schedule whose entry has another time": (
+        {"unscheduled"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: redis.read("ZINCRBY", bucket, "5000", "~s")),
+    ),
+    "a schedule in a bucket without a timer": (
+        {"unscheduled"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: _in_no_bucket(redis, bucket)),
+    ),
+    "a record of a schedule that cannot be read": (
+        {"unreadable", "orphan"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: redis.read("HSET", SCHEDULES, "s", "junk")),
+    ),
+    "schedules of another type": (
+        {"spoilt", "orphan"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: _replace(redis, SCHEDULES, "SET", "x")),
+    ),
+    "an entry of a schedule that is not there": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].bucket(0), "5", "~s"),
+    ),
+    "an entry of a paused schedule": (
+        {"orphan"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: redis.read("ZADD", bucket, "5", "~s"), next_ms=0),
+    ),
+    "occurrences of a schedule that is not there": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].occurrences("s"), "5", "5"),
+    ),
+    "a schedule that a migration took away": (
+        {"adrift"},
+        lambda redis, pool: scheduled(redis, pool, lambda bucket: _take_schedule_away(redis, pool)),
+    ),
+}
+
+
+async def scheduled(redis: Redis, pool: Pool, meddle: Callable[[str], Awaitable[object]], next_ms: int = 1) -> None:
+    """A schedule `s` that waits for its first time, and what happens to it; `meddle` gets the key of its bucket."""
+    schedules = Schedules(pool)
+    seen = await schedules.see("s")
+    await schedules.define("s", seen, b"{}", seen.now, next_ms and seen.now + 60_000)
+    schedule = (await schedules.see("s")).schedule
+    assert schedule
+    await meddle(pool.keys[0].bucket(schedule.bucket))
+
+
+async def _in_no_bucket(redis: Redis, bucket: str) -> None:
+    raw = await redis.read("HGET", SCHEDULES, "s")
+    await redis.read("HSET", SCHEDULES, "s", raw[:2] + b"\xee" + raw[3:])
+    await redis.read("ZREM", bucket, "~s")
+
+
+async def _take_schedule_away(redis: Redis, pool: Pool) -> None:
+    exported = await moving.export(pool, 0, [b"s"])
+    await redis.read("RENAME", exported.key, "{jq:0}:m:5:f00d")
 
 
 async def _replace(redis: Redis, key: str, command: str, *value: str) -> None:
@@ -268,8 +335,33 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     assert await contents(redis) == before
 
 
+async def test_the_keys_of_schedules_rates_and_actions_are_ours(redis: Redis, pool: Pool) -> None:
+    await scheduled(redis, pool, lambda bucket: redis.read("ZADD", pool.keys[0].occurrences("s"), "5", "5"))
+    await lease(pool, "abcdefgh", rate=1, burst=1, least=1, most=1, owed=0)
+    await Actions(pool).note([{"actor": "somebody"}])
+    report = await fsck(pool)
+    assert (report.findings, report.foreign.found, report.schedules) == ({}, 0, 1)
+
+
+async def test_a_schedule_in_a_shard_that_its_name_does_not_belong_to_is_reported(redis: Redis) -> None:
+    pool = await Pool.open(redis, shards=2)
+    shard = 1 - shard_of("s", 2)
+    await pool.call(
+        *("define", shard), now=pool.clock.now(), id="s", seen=0, start=1, next_ms=0, bucket=0, definition=b"{}"
+    )
+    report = await fsck(pool, repair=True)
+    assert (kinds(report), report.faults) == ({"misplaced"}, 1)
+
+
 async def test_the_key_that_a_barrier_leaves_for_a_second_is_ours(redis: Redis, pool: Pool) -> None:
     await pool.call("barrier", 0)
+    report = await fsck(pool)
+    assert (report.findings, report.foreign.found) == ({}, 0)
+
+
+async def test_the_cards_of_instances_are_ours(redis: Redis, pool: Pool) -> None:
+    await sign(pool, "aa")
+    assert await pool.call("write_card", 0, token="aa", card="{}") == 1  # noqa: S106 - not a secret
     report = await fsck(pool)
     assert (report.findings, report.foreign.found) == ({}, 0)
 

@@ -13,11 +13,14 @@ from buckets.fsck.check import Fsck
 from buckets.job import Job, Kind, NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from buckets.schedules.record import Schedule
+from buckets.schedules.schedules import Schedules
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.fsck.damage import Damage
 from tests.buckets.fsck.test_check import fsck
 from tests.buckets.instances import sign, take
+from tests.buckets.schedules.scheduled import Scheduled
 from tests.waiting import tick_all
 
 ROUNDS = int(os.environ.get("JOBQUEUE_DAMAGES", "300"))
@@ -52,6 +55,11 @@ async def build(redis: Redis, clock: HeldClock) -> Pool:
         for n in range(6)
     ]
     await pool.add(more)
+    scheduled = Scheduled(pool, clock)
+    for name, every_ms in (("hourly", 3_600_000), ("soon", 2_000), ("overdue", 1)):
+        await scheduled.define(name, every_ms, topic="w")
+    await scheduled.occurrences.make(0, 0, ["overdue"])
+    await scheduled.advance(1)
     await Topics(pool).pause("v", 1_000_000)
     await sign(pool, "token")
     await take(pool, "token")
@@ -62,6 +70,11 @@ async def build(redis: Redis, clock: HeldClock) -> Pool:
 
 async def snapshot(pool: Pool, ids: list[str]) -> dict[str, Job | None]:
     return {job_id: await pool.get(job_id) for job_id in ids}
+
+
+async def schedules(pool: Pool) -> dict[str, Schedule | None]:
+    names = ["hourly", "soon", "overdue"]
+    return dict(zip(names, (await Schedules(pool).read(0, names))[1], strict=True))
 
 
 async def usual_moves(pool: Pool, clock: HeldClock) -> None:
@@ -119,7 +132,8 @@ async def round_of(redis: Redis, seed: int) -> str:
     clock = HeldClock()
     pool = await build(redis, clock)
     ids = JOBS + [f"more{n}" for n in range(6)]
-    before = await snapshot(pool, ids)
+    before, scheduled = await snapshot(pool, ids), await schedules(pool)
+    assert all(scheduled.values())
     damage = await Damage(redis, pool, chance).do()
     moves = bool(chance.randrange(2))
     if moves:
@@ -142,7 +156,9 @@ async def round_of(redis: Redis, seed: int) -> str:
     for job_id in ids:
         if job_id != damage.job:
             assert known(after[job_id]) == known(before[job_id]), said
-    if damage.job and after[damage.job] is None and before[damage.job] is not None:
+    if b"schedules" not in damage.key:
+        assert await schedules(pool) == scheduled, said
+    if damage.job and after.get(damage.job, damage) is None and before[damage.job] is not None:
         assert damage.how == "deletion" or moves or await redis.read("HEXISTS", pool.keys[0].aside, damage.job), said
     done = await drain(pool, clock)
     alive = {job_id for job_id, job in after.items() if job and job.state <= State.DEAD and job_id != damage.job}

@@ -28,6 +28,7 @@ from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.buckets.events.switched import switch_on
+from tests.buckets.schedules.scheduled import Scheduled
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all, until
 
@@ -117,8 +118,8 @@ async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
         elif command == "XRANGE":
             value = [fields for _, fields in value]
         found[key[len(tag) :]] = value
-        if key.startswith(tag + b"j:"):  # tombstones expire, within a minute of each other
-            found[b"end of " + key] = (await redis.read("PTTL", key) + 30_000) // 60_000
+        if key.startswith(tag + b"j:"):  # tombstones expire, within a minute of each other; no minute ends in the test
+            found[b"end of " + key] = (await redis.read("PTTL", key) + 19_000) // 60_000
     return {key.replace(tag, b""): value for key, value in found.items()}
 
 
@@ -155,11 +156,11 @@ class Twins:
 
 
 async def due_all(pool: Pool) -> list[Any]:
-    """The replies of the timers' scripts, with how late jobs were."""
+    """The replies of the timers' scripts, with the schedules that they met and how late jobs were."""
     replies = []
     for bucket in range(pool.buckets):
-        moved, wait, _, _, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
-        replies.append([moved, wait, *sorted(zip(late[::3], late[1::3], late[2::3], strict=True))])
+        moved, wait, _, _, met, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
+        replies.append([moved, wait, met, *sorted(zip(late[::3], late[1::3], late[2::3], strict=True))])
     return replies
 
 
@@ -387,6 +388,26 @@ async def test_jobs_that_differ_in_nothing_but_their_topic_are_counted_by_it(twi
     await check_books(twins.pool.redis, twins.pool)
 
 
+@pytest.mark.parametrize("number", [1, 7, 40])
+async def test_schedules_among_due_jobs_change_nothing_for_these(twins: Twins, number: int) -> None:
+    """Plain jobs and others, with schedules before, between and behind them, in each bucket."""
+    now_ms = twins.clock.now_us // 1000
+    scheduled = {each: Scheduled(each, twins.clock) for each in (twins.pool, twins.twin)}
+    for n in range(number):
+        lives = [{"delay_ms": 3 + n}, LIVES[n % len(LIVES)], {"delay_ms": 3 + n, "ttl_ms": 1}]
+        await twins.both(lambda pool, n=n, lives=lives: pool.add([job(f"{n} {m}", x) for m, x in enumerate(lives)]))  # type: ignore[misc]
+        await twins.both(lambda pool, n=n: scheduled[pool].define(f"s{n}", 2 + n % 5))  # type: ignore[misc]
+        await twins.both(lambda pool, n=n: scheduled[pool].define(f"later{n}", 60_000))  # type: ignore[misc]
+    await twins.check()
+    twins.clock.advance(100)
+    replies = await twins.both(due_all)
+    assert sorted(name for reply in replies for name in reply[2]) == sorted(b"s%d" % n for n in range(number))
+    await twins.check()
+    entries = [await scheduled[twins.pool].entry(f"s{n}") for n in range(number)]
+    assert entries == [now_ms + 100 + 1_000] * number
+    await check_books(twins.pool.redis, twins.pool)
+
+
 async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twins: Twins) -> None:
     await twins.both(lambda pool: pool.add([job("a", {}), job("b", {})]))
 
@@ -537,7 +558,7 @@ class Randomly:
         ids = self.random.sample(range(60), choose([1, 1, 2, 12]))
         lives = [choose(LIVES) if self.random.random() < 0.5 else {"delay_ms": 5} for _ in ids]
         return [
-            job(f"j{each}", {"if_exists": choose(["keep", "renew", "replace"]), **life})
+            job(f"j{each}", {"if_exists": choose(["keep", "renew", "replace", "later", "sooner"]), **life})
             for each, life in zip(ids, lives, strict=True)
         ]
 
@@ -618,7 +639,7 @@ class Anyhow:
             "tags": field([b""], b"[]"),
             "note": field([b""], b"n", self.random.randbytes(64)),
             "keeps_body": self.random.random() < 0.1,
-            "if_exists": field(["keep", "reject"], "renew", "replace"),
+            "if_exists": field(["keep", "reject"], "renew", "replace", "later", "sooner"),
             "most_pending": field([0], 0, 0, 3),
         }
 

@@ -12,7 +12,7 @@ from buckets.errors import NoRoom
 from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.timers.members import strike
+from buckets.timers.members import sign_out
 from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import Instance, give_up
@@ -127,7 +127,7 @@ async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
     first, second = Instance(full.pool), Instance(full.pool)
     await first.tick()
     assert all(first.held)
-    await strike(full.pool, first.members.token)
+    await sign_out(full.pool, first.members.token)
     await give_up(full.pool, first.members.token)
     await second.tick()
     assert all(second.held)

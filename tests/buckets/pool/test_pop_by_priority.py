@@ -13,7 +13,7 @@ from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, is_stored, pop, state
 from tests.buckets.waiting.parked import hearing

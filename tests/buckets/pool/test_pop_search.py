@@ -17,7 +17,7 @@ from buckets.pool.pool import Pool
 from buckets.pool.ready_shards import ReadyShards
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics, TopicStatus
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, finish, kick, pop, pop_one, popped_ids
 from tests.buckets.waiting.parked import LONG_S, caught_up, hearing, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer

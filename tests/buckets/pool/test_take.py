@@ -148,6 +148,18 @@ async def test_the_place_of_a_taken_job_is_not_popped_a_second_time(redis: Redis
     await check_books(redis, pool)
 
 
+async def test_the_place_of_a_job_that_died_of_its_ttl_is_stale_once_it_is_taken(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", ttl_ms=1_000)
+    await add(pool, "b")
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert await state(pool, "a") == "dead"
+    await pool.take("a")
+    await check_books(redis, pool)
+
+
 @pytest.mark.parametrize("within", ["t", "*", "t*", ""])
 async def test_a_job_within_is_taken(pool: Pool, within: str) -> None:
     await add(pool, "a")

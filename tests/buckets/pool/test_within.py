@@ -174,16 +174,17 @@ async def test_a_kick_of_one_job_says_what_a_kick_says(pool: Pool, clock: HeldCl
     assert str(refused.value) == str(refused_too.value)
 
 
-@pytest.mark.parametrize("if_exists", ["keep", "reject", "renew", "replace"])
+@pytest.mark.parametrize("body", [b"1", b""])
+@pytest.mark.parametrize("if_exists", ["keep", "reject", "renew", "replace", "later", "sooner"])
 @pytest.mark.parametrize("bring", [each for each in STATES if each is not unknown])
 async def test_an_add_never_touches_or_reveals_a_job_of_a_topic_out_of_reach(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, if_exists: Any
+    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, if_exists: Any, body: bytes
 ) -> None:
     await bring(pool, clock)
     before = await pool.get("a")
-    (refused,) = await pool.add([NewJob("a", "mine", b"1", if_exists=if_exists)], "mine other*")
+    (refused,) = await pool.add([NewJob("a", "mine", body, if_exists=if_exists)], "mine other*")
     assert isinstance(refused, AlreadyExists) and refused.state is None
-    (group,) = await pool.add_groups([[NewJob("a", "mine", b"1", if_exists=if_exists)]], "mine")
+    (group,) = await pool.add_groups([[NewJob("a", "mine", body, if_exists=if_exists)]], "mine")
     assert isinstance(group, AlreadyExists) and group.state is None
     assert await pool.get("a") == before
     await check_books(redis, pool)

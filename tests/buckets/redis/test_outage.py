@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from buckets.errors import Unavailable
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage, reason
+from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import Instance
 from tests.waiting import until
 

@@ -32,9 +32,10 @@ async def sentinels() -> AsyncIterator[SentinelSet]:
 
 @pytest.fixture
 async def redis(sentinels: SentinelSet) -> AsyncIterator[Redis]:
-    """A client of the master, which is empty."""
+    """A client of the master, which is empty. Its deadline is for a machine that has other work: an election takes a
+    second or two, and a busy one three times as long."""
     await sentinels.settled()
-    redis = Redis(sentinels.url)
+    redis = Redis(sentinels.url, timeout_s=15)
     await redis.read("FLUSHALL")
     yield redis
     await redis.close()

@@ -67,12 +67,15 @@ async def test_what_is_not_used_is_saved_for_some_twenty_waits_only() -> None:
 
 
 async def test_timers_that_wait_together_pay_once() -> None:
-    awake = Awake(1.0)
-    await asyncio.sleep(0.03)
+    watch = Watch()
+    awake = Awake(1.0, watch)
+    watch.now_s += 1.0
     assert awake.is_allowed
-    before = awake._left_s
+    before, begun = awake._left_s, watch.now_s
+    watch.step_s = 0.0001
     await asyncio.gather(*(awake.wait(0.005, asyncio.Event()) for _ in range(8)))
-    assert before - awake._left_s < 8 * 0.005
+    assert before - awake._left_s == pytest.approx(watch.now_s - begun, abs=0.001)
+    assert watch.now_s - begun < 8 * 0.005
 
 
 async def test_a_wait_within_another_one_makes_that_no_cheaper() -> None:

@@ -16,7 +16,7 @@ from buckets.pool.sleepers import OFFERED, SLEEPING
 from buckets.redis.client import Redis
 from buckets.timers.awake import Awake
 from buckets.timers.timer import Timer
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add, state
 from tests.buckets.waiting.parked import LONG_S, asked, job_of, park

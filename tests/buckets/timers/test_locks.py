@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members
 from buckets.timers.locks import BEAT_S
-from buckets.timers.members import strike
+from buckets.timers.members import sign_out
+from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import Instance, ended, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids
 from tests.redis_server import RedisServer
@@ -148,7 +148,7 @@ async def test_who_hears_that_locks_fell_free_looks_at_once_who_is_gone(
     async with instance.running():
         await until(lambda: sum(instance.held) == 4)
         await take(live_pool, "other", living=[instance.members.token])
-        await strike(live_pool, "other")
+        await sign_out(live_pool, "other")
         await give_up(live_pool, "other")
         await until(lambda: all(instance.held))
 

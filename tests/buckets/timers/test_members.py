@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members as members_module
 from buckets.timers.members import Members
+from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import Instance, sign
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -114,7 +114,7 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     await sign(pool, "a")
     await sign(pool, "b")
     clock.advance(5_000)
-    assert (await members_module.sign(pool, "a", 450, 250))[1:] == (-1, 0, [b"a", b"b"])
+    assert (await members_module.sign(pool, "a", 450, 250))[1:] == (-1, False, 0, [b"a", b"b"])
     clock.advance(150)
     assert await sign(pool, "a") == ["a"]  # b has had enough time
 

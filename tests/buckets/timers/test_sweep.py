@@ -17,6 +17,7 @@ from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import Instance
 from tests.buckets.jobs import add, delete, pop_one, state
+from tests.buckets.schedules.scheduled import Scheduled
 from tests.waiting import until
 
 DAY_MS = 86_400_000
@@ -137,3 +138,47 @@ async def test_the_sweep_runs_where_the_first_lock_is_held(redis: Redis, pool: P
 
     await until(forgotten)
     running.cancel()
+
+
+async def test_schedules_that_lost_their_entries_have_them_again(
+    redis: Redis, pool: Pool, clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as those that the timer of an older version met, which knows no schedules and removed them."""
+    caplog.set_level("INFO")
+    scheduled = Scheduled(pool, clock)
+    for number in range(150):
+        await scheduled.define(f"s{number}", 60_000, paused=number == 0)
+    sweep, _ = sweep_of(pool)
+    clock.advance(59_000)
+    await sweep.tick()
+    assert not [record for record in caplog.records if record.message == "shard.swept"]
+    for number in range(100):
+        bucket = pool.keys[0].bucket((await scheduled.record(f"s{number}")).bucket)
+        await redis.read("ZREM", bucket, f"~s{number}")
+    await sweep.tick()
+    await check_books(redis, pool)
+    swept = next(record for record in caplog.records if record.message == "shard.swept")
+    assert swept.schedules == 99  # type: ignore[attr-defined]
+    await scheduled.advance(1_000)
+    assert {len(await scheduled.times(f"s{number}")) for number in range(1, 150)} == {1}
+
+
+async def test_one_sweep_looks_at_a_part_of_many_schedules_and_the_next_one_goes_on(
+    redis: Redis, pool: Pool, clock: HeldClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("buckets.timers.sweep._MENDED", 2)
+    scheduled, (sweep, _) = Scheduled(pool, clock), sweep_of(pool)
+    for number in range(150):  # with bodies, as Redis returns a hash of short values as a whole
+        await scheduled.define(f"s{number}", 60_000, body="x" * 100)
+    for bucket in range(pool.buckets):
+        await redis.read("DEL", pool.keys[0].bucket(bucket))
+
+    async def entries() -> int:
+        return sum([await redis.read("ZCARD", pool.keys[0].bucket(bucket)) for bucket in range(pool.buckets)])
+
+    found: list[int] = []
+    while not found or found[-1] < 150:
+        await sweep.tick()
+        found.append(await entries())
+    assert 4 <= len(found) < 10 and found == sorted(found)
+    await check_books(redis, pool)

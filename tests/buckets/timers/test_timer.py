@@ -12,10 +12,10 @@ from buckets.job import NewJob
 from buckets.pool.pool import PAGE, Pool
 from buckets.redis.client import Redis
 from buckets.timers.awake import Awake
-from buckets.timers.members import strike
+from buckets.timers.members import sign_out
 from buckets.timers.timer import Timer
 from buckets.topics.topics import Topics
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.instances import Instance, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids, state
 from tests.waiting import PATIENCE_S, until
@@ -126,7 +126,7 @@ async def test_a_timer_without_its_lock_stands_still(redis: Redis) -> None:
     await add(pool, "a", delay_ms=1)
     await until(lambda: is_due(pool, redis))
     assert await state(pool, "a") == "delayed"
-    await strike(pool, "another process")
+    await sign_out(pool, "another process")
     await give_up(pool, "another process")
     await running.instance.tick()
     await until(lambda: is_in(pool, "a", "ready"))

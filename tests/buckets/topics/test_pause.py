@@ -13,7 +13,7 @@ from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics, TopicStatus
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
 from tests.buckets.topics.walks import listed, peeked_ids

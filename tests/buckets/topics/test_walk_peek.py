@@ -7,17 +7,21 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from buckets.clock import HeldClock
+from buckets.errors import Unavailable
 from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics.walk import Page, Position, Walk
+from buckets.topics.topics import Bin
+from buckets.topics.walk import Bins, Page, Position, Walk
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
 from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
+from tests.redis_server import RedisServer
 from tests.waiting import tick_all
 
 COUNTS = [1, 2, 3, 7, 39, 40, 41, 100, 1000]
@@ -254,8 +258,9 @@ async def test_a_script_looks_at_80_entries_however_many_buckets_there_are(
 ) -> None:
     pool = await Pool.open(redis, buckets=buckets, clock=clock)
     await pool.add([NewJob(f"{n}", "t", b"", delay_ms=n) for n in range(1, 1_201)])
+    await add(pool, "behind", "u", delay_ms=1_201)
     await redis.read("CONFIG", "RESETSTAT")
-    assert await peeked(pool, State.DELAYED, "u") == []
+    assert [job.id for job in await peeked(pool, State.DELAYED, "u")] == ["behind"]
     assert 15 <= await scripts_run(redis) <= 16
     assert len(await peeked(pool, State.DELAYED, count=1_000)) == 1_200
 
@@ -267,6 +272,131 @@ async def test_a_script_takes_up_to_80_dead_letters(redis: Redis, pool: Pool, cl
     await redis.read("CONFIG", "RESETSTAT")
     assert len(await peeked(pool, State.DEAD, count=1_000)) == 1_200
     assert 15 <= await scripts_run(redis) <= 16
+
+
+# Beginning at a time, and ids that begin with a prefix.
+
+
+async def seen(pool: Pool, state: State, count: int = 100, **sought: Any) -> list[str]:
+    """The ids of all pages."""
+    found, place = list[str](), None
+    while True:
+        page = await Walk(pool).peek("t", state, place, count=count, **sought)
+        found += [job.id for job in page.jobs]
+        place = page.next
+        if place is None:
+            return found
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("state", [State.DELAYED, State.RESERVED, State.DEAD])
+async def test_a_walk_that_begins_at_a_time_sees_what_has_that_time_or_a_later_one(
+    redis: Redis, clock: HeldClock, state: State, shards: int, count: int
+) -> None:
+    pool = await Pool.open(redis, shards=shards, clock=clock)
+    for n in range(20):
+        delay_ms = 1_000 * n + 1 if state is State.DELAYED else 0
+        await add(pool, f"{n:02}", delay_ms=delay_ms, ttr_ms=FAR_MS if state is State.RESERVED else 1_000, tries=1)
+        if state is not State.DELAYED:
+            await pop_one(pool)
+            clock.advance(1_000)
+            await tick_all(pool)
+    since_ms = (await get(pool, "07")).next
+    assert sorted(await seen(pool, state, count, since_ms=since_ms)) == [f"{n:02}" for n in range(7, 20)]
+    assert sorted(await seen(pool, state, count, since_ms=since_ms + 1)) == [f"{n:02}" for n in range(8, 20)]
+    assert await seen(pool, state, count, since_ms=since_ms + 10 * FAR_MS) == []
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize("state", LIVE)
+async def test_of_a_prefix_the_jobs_are_seen_whose_ids_begin_with_it(
+    pool: Pool, clock: HeldClock, state: State, count: int
+) -> None:
+    await fill(pool, clock, 12)
+    assert sorted(await seen(pool, state, count, prefix=f"{state.word}:000")) == ids(10, state)
+    assert await seen(pool, state, count, prefix=f"{state.word}:0011") == [f"{state.word}:0011"]
+    assert await seen(pool, state, count, prefix=f"{state.word}.") == []
+
+
+async def test_a_walk_over_few_delayed_jobs_passes_over_the_times_of_the_others(redis: Redis, pool: Pool) -> None:
+    minute = 60_000
+    for some in range(10):
+        await pool.add([NewJob(f"{some}:{n}", "other", b"", delay_ms=minute * n) for n in range(1, 1_001)])
+    for n in (3, 500, 501, 999, 10_000):  # one lies a week ahead, where the hour is known
+        await add(pool, f"{n}", delay_ms=minute * n)
+    await redis.read("CONFIG", "RESETSTAT")
+    page = await Walk(pool).peek("t", State.DELAYED)
+    assert ([job.id for job in page.jobs], page.next) == (["3", "500", "501", "999", "10000"], None)
+    assert page.looked < 1_000
+    assert await scripts_run(redis) < 15
+
+
+async def test_a_walk_over_reserved_jobs_ends_behind_the_longest_lease(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a", ttr_ms=FAR_MS)
+    await pop_one(pool)
+    await pool.add([NewJob(f"{n}", "other", b"", delay_ms=50 * FAR_MS + n) for n in range(1_000)])
+    await redis.read("CONFIG", "RESETSTAT")
+    assert [job.id for job in await peeked(pool, State.RESERVED)] == ["a"]
+    assert await scripts_run(redis) <= 3
+
+
+async def test_however_many_look_one_script_at_a_time_is_run_for_their_pages(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pops wait behind what is with Redis already."""
+    await pool.add([NewJob(f"{n:03}", "t", b"", delay_ms=60_000) for n in range(400)])
+    running, most, call = 0, 0, pool.call
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return await call(*arguments, **more)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(pool, "call", counted)
+    walk = Walk(pool)
+    pages = await asyncio.gather(*(walk.peek("t", State.DELAYED, count=400) for _ in range(5)))
+    assert [len(page.jobs) for page in pages] == [400] * 5
+    assert most == 1
+
+
+async def test_who_looks_does_not_wait_in_line_for_a_server_that_does_not_answer(
+    own_server: RedisServer,
+) -> None:
+    redis = Redis(own_server.url, timeout_s=1)
+    walk = Walk(await Pool.open(redis))
+    own_server.freeze()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    looks = await asyncio.gather(*(walk.peek("t") for _ in range(20)), return_exceptions=True)
+    own_server.thaw()
+    assert all(isinstance(each, Unavailable) for each in looks)
+    assert loop.time() - begun < 10  # one after another they would take 20
+    await redis.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_next_bin_and_the_last_are_found_among_minutes_and_hours(seed: int) -> None:
+    dice = random.Random(seed)
+    hour, minute = 3_600_000, 60_000
+    bins = {Bin(dice.randrange(20) * hour, hour) for _ in range(dice.randrange(6))}
+    bins |= {Bin(dice.randrange(1200) * minute, minute) for _ in range(dice.randrange(30))}
+    found = Bins([*bins])
+    ends = [edge + aside for each in bins for edge in (each.begin, each.begin + each.width) for aside in (-0.5, 0, 0.5)]
+    for at in [-1.0, float("-inf"), float("inf"), *ends]:
+        assert found.next(at) == min((each.begin for each in bins if each.begin + each.width > at), default=None)
+        assert found.last(at) == max((each.begin + each.width for each in bins if each.begin <= at), default=None)
+
+
+async def test_a_page_tells_how_many_entries_it_looked_at(pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock, 10)
+    await fill(pool, clock, 10, "u", "u:")
+    looked = {state: (await Walk(pool).peek("t", state)).looked for state in LIVE}
+    assert looked == {State.DELAYED: 40, State.READY: 10, State.RESERVED: 40, State.DEAD: 10}
 
 
 async def test_a_page_of_large_jobs_is_several_short_scripts(redis: Redis, pool: Pool) -> None:

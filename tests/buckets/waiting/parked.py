@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from buckets.job import Job
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
-from buckets.waiting import Waiting
+from buckets.waiting.notifier import Notifier
+from buckets.waiting.waiting import Waiting
 from tests.buckets.redis.links import link_of
 from tests.waiting import PATIENCE_S, until
 

@@ -11,7 +11,7 @@ from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import LONG_S, asked, caught_up, hearing, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer

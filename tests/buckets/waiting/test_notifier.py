@@ -1,4 +1,4 @@
-"""buckets.notifier: events of timers and locks are set, set-aside records are logged, and nonsense does no harm."""
+"""buckets.waiting: events of timers and locks are set, set-aside records are logged, and nonsense does no harm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
 from tests.buckets.waiting.parked import caught_up, waiting_on
 from tests.waiting import until

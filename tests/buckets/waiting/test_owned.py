@@ -8,7 +8,7 @@ import pytest
 
 from buckets.errors import JobQueueError, NotFound
 from buckets.pool.pool import Pool
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import Parked, caught_up, job_of, park
 from tests.waiting import until

@@ -16,7 +16,7 @@ from buckets.pool.pop_search import Popped
 from buckets.pool.sleepers import MOST_GROUPS, OFFERED, SLEEPING, Offered
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
-from buckets.waiting import Waiting
+from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, pop_one, state
 from tests.buckets.test_meter import Notes
 from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from buckets import waiting as module
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import NewJob
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped, ask_for
 from buckets.pool.sleepers import Waiter
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
-from buckets.waiting import Waiting
+from buckets.waiting import waiting as module
+from buckets.waiting.notifier import Notifier
+from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
 from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer

@@ -18,6 +18,7 @@ from tests.chaos.judges.findings import Finding, Report
 from tests.chaos.judges.lateness import figures
 from tests.chaos.judges.leaks import check_leaks
 from tests.chaos.judges.lives import Act, Delivery, Faults, Life, faults, lives
+from tests.chaos.judges.occurrences import agendas, check_schedules
 from tests.chaos.judges.order import check_order
 from tests.chaos.judges.redis_time import RedisTime
 from tests.chaos.judges.refusals import check_answers, check_refused
@@ -28,6 +29,7 @@ _ROUNDING_S = 0.002
 def check(events: Sequence[Event]) -> Report:
     """Judge a whole history, numbered and ordered by time."""
     trouble, known = faults(events), lives(events)
+    plans = agendas(events, known)
     clock = RedisTime(events)
     report = Report(figures=figures(events, known, trouble))
     for life in known.values():
@@ -45,6 +47,7 @@ def check(events: Sequence[Event]) -> Report:
     report.found += check_whole(events)
     report.found += check_counts(events, known, trouble)
     report.found += check_order(events, known, trouble)
+    report.found += check_schedules(events, plans, trouble)
     report.found += check_leaks(events)
     return report
 

@@ -20,10 +20,13 @@ INVARIANTS = {
     "refusal": "I11: nothing is refused without a reason",
     "created": "I12: an id is created once",
     "order": "I13: within a topic, a priority and a shard, the first job to be ready is delivered first",
+    "skipped": "each time of a schedule has its occurrence",
+    "caught up": "of what a schedule missed, its catch_up says what is made",
+    "overlapping": "with overlap skip, no occurrence is made while the last one is not done",
     "lie": "what counts as replicated is on a replica",
     "leak": "I14: resources return to their former level",
     "load": "there was load, and something was broken",
-    "log": "no instance writes a traceback",
+    "log": "no instance writes a traceback, nor meets an occurrence where it is about to make it",
     "run": "the run itself completed",
 }
 """The invariants by name, and what each means."""
@@ -49,6 +52,8 @@ class Figures:
     """The figures of a run. Lateness in ms, of first deliveries; None without any."""
 
     adds: int = 0  # acknowledged
+    occurrences: int = 0  # of schedules, made
+    late_made: dict[str, float | None] = field(default_factory=dict)  # after their times: p50, p99, max
     deliveries: int = 0
     errors: int = 0  # answers that meant "later", and requests without an answer
     late_outside: dict[str, float | None] = field(default_factory=dict)  # p50, p99, max

@@ -9,6 +9,7 @@ from tests.chaos.history import Event
 from tests.chaos.judges.findings import Figures
 from tests.chaos.judges.leaks import held
 from tests.chaos.judges.lives import Delivery, Faults, Life, by_process
+from tests.chaos.judges.occurrences import late_ms
 from tests.chaos.load.in_order import IN_ORDER
 
 SETTLE_S = 1.0
@@ -33,8 +34,11 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
                 if _is_elsewhere(life.id, delivery, late_s, trouble):
                     elsewhere.append(late_s * 1000)
     outage_s, outage_of = _outage(events, trouble)
+    made_late = late_ms(known)
     return Figures(
-        adds=sum(life.added is not None for life in known.values()),
+        adds=sum(life.added is not None for life in known.values()) - len(made_late),
+        occurrences=len(made_late),
+        late_made=quantiles(made_late),
         deliveries=sum(len(life.deliveries) for life in known.values()),
         errors=sum(event.code in TEMPORARY for event in events),
         late_inside=quantiles(inside),

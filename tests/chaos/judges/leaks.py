@@ -31,9 +31,14 @@ _KEYS_THAT_STAY = (
     "j",
     "lock",
     "roll",
+    "cards",
     "w",
     "seq",
     "alias",
+    "f",
+    "figured",
+    "ops",
+    "op",
 )  # d and j: dead letters, and tombstones, which expire, as aliases do
 
 

@@ -25,6 +25,7 @@ class Tale:
     lease: int = 0
     until: float = 0.0  # reserved: the end of the lease; released: when it is due again
     attempt: int = 0
+    created: float | None = None  # unix seconds, of an occurrence
 
 
 class Fable:
@@ -38,6 +39,7 @@ class Fable:
         self.topic = topic
         self.now = 100.0
         self.jobs: dict[str, Tale] = {}
+        self.schedules: dict[str, tuple[float, float, int]] = {}  # start, interval and body, by name
         self.totals = {"created": 0, "replaced": 0, "finished": 0, "deleted": 0, "delivered": 0}
         self._events: list[Event] = []
         self._ops = 0
@@ -102,6 +104,7 @@ class Fable:
             "due": tale.due,
             "body": tale.body,
             "tries": tale.tries,
+            "created": tale.created,
         }
         told |= {"topic": self.topic, "ttr": TTR_S, "redis": tale.lease / 1e6} | lies
         self._end("pop", op, heard, job, **told)
@@ -149,6 +152,38 @@ class Fable:
         tale.state, tale.until = "delayed", round(self.redis + delay, 3)
         tale.attempt -= not counts
         self._end("release", op, heard, job, due=tale.until, state="ready" if delay == 0 else "delayed")
+
+    def schedule(self, name: str, every: float, body: int = 7, **rules: Any) -> None:
+        """Define a schedule whose times are counted from now."""
+        start = self.redis
+        asked: dict[str, Any] = {"id": name, "topic": self.topic, "body": body, "every": every, "start": start}
+        op = self.write("invoke", "schedule", **asked | {"catch_up": "all", "overlap": "allow"} | rules)
+        self.write("ok", "schedule", op, id=name, due=round(start + every, 3), result="created")
+        self.schedules[name] = (start, every, body)
+
+    def occur(self, name: str, turn: int) -> str:
+        """Make an occurrence, now; returns its id."""
+        start, every, body = self.schedules[name]
+        due = round(start + turn * every, 3)
+        job = f"{name}@{round(due * 1000)}"
+        self.jobs[job] = Tale(body, due, created=self.redis)
+        self.totals["created"] += 1
+        return job
+
+    def run(self, name: str, turn: int) -> str:
+        """Wait for an occurrence, make it, and do its job; returns its id."""
+        start, every, _ = self.schedules[name]
+        self.pass_s(max(0.0, start + turn * every - self.redis))
+        job = self.occur(name, turn)
+        self.finish(job, self.pop(job))
+        return job
+
+    def read_schedules(self, *names: str, turn: int) -> None:
+        """Read how far schedules got: their next times are those of a turn."""
+        op = self.write("invoke", "schedules")
+        for name in names:
+            start, every, _ = self.schedules[name]
+            self.write("ok", "schedules", op, id=name, due=round(start + turn * every, 3))
 
     def begin_fault(self, *forgets: str, nemesis: str = "kill", **fields: Any) -> int:
         """Begin a fault, which may be allowed to forget. Returns its number."""

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from tests.chaos.history import History
 from tests.chaos.load.in_order import IN_ORDER, OrderedConsumer, OrderedProducer
 from tests.chaos.load.participant import Fields, Participant
+from tests.chaos.load.scheduling import Scheduler, Timetable, agendas
 from tests.chaos.load.wire import Wire
 
 TOPICS = [f"topic-{number}" for number in range(20)]
 TTR_S = 2.0
 LONGEST_DELAY_S = 3.0
-RETENTION_S = 3600.0
+RETENTION_S = 7200.0
 """Longer than any run, so that ended jobs are remembered until the final reads."""
 _DELETED = 0.04  # of the jobs
 _LIMITED = 0.1  # share of the jobs with three tries; the others have no limit
@@ -46,6 +47,7 @@ class Work:
     consumers: int = 8
     durabilities: tuple[str, ...] = ("local",)
     in_order: tuple[str, ...] = IN_ORDER  # topics with one producer and one consumer
+    timetable: Timetable | None = None
 
 
 class Producer(Participant):
@@ -150,7 +152,7 @@ class Load:
     """Producers and consumers in one process, each on its own connection."""
 
     def __init__(self, history: History, urls: list[str], seed: int, work: Work, name: str = "") -> None:
-        number = work.producers + work.consumers + 2 * len(work.in_order)
+        number = work.producers + work.consumers + 2 * len(work.in_order) + bool(work.timetable)
         self._wires = [Wire(urls, first) for first in range(number)]
         wires = iter(self._wires)
 
@@ -160,11 +162,16 @@ class Load:
         producers = [f"{name}p{number}" for number in range(work.producers)]
         consumers = [f"{name}c{number}" for number in range(work.consumers)]
         lasting = {"ttr": TTR_S, "retention": RETENTION_S}
-        self.producers: list[Producer | OrderedProducer] = [
+        timetables = [agendas(work.timetable, TOPICS, lasting)] if work.timetable else []
+        self.producers: list[Producer | OrderedProducer | Scheduler] = [
             *(Producer(who, history, next(wires), chance(who), work) for who in producers),
             *(
                 OrderedProducer(topic, who := f"{topic}-p", history, next(wires), chance(who), lasting)
                 for topic in work.in_order
+            ),
+            *(
+                Scheduler(who := "scheduler", history, next(wires), chance(who), plans, work.durabilities[-1])
+                for plans in timetables
             ),
         ]
         self.consumers: list[Consumer | OrderedConsumer] = [

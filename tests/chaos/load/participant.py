@@ -85,7 +85,8 @@ def _extras(command: Fields, answer: Fields) -> Fields:
     """Event fields that follow from an answer: the body, the TTR, and Redis's clock when the command was done."""
     match command["command"]:
         case "pop" if answer.get("id"):
-            return {"body": answer["value"], "ttr": answer["ttr"], "redis": answer["lease"] / 1e6}
+            told = {name: answer[name] for name in ("ttr", "created")}
+            return told | {"body": answer["value"], "redis": answer["lease"] / 1e6}
         case "add" if answer["result"] == "created":
             return {"redis": answer["due"] - command["delay"]}
         case "touch":

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import aiohttp
 
+from tests.chaos.faketime import by_file
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Instance, Stage
 
 _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 30.0  # it may be about to start again
 
 
 async def _is_wrong(instance: Instance, offset_s: float) -> None:
     """Wait until its clock is wrong by that much, according to the headers of its answers."""
     async with asyncio.timeout(_PATIENCE_S), aiohttp.ClientSession() as session:
         while True:
-            async with session.get(instance.url + "/healthz") as response:
-                said = parsedate_to_datetime(response.headers["Date"]).timestamp()
-            if abs(said - time.time() - offset_s) < 60:
-                return
+            with suppress(aiohttp.ClientError):
+                async with session.get(instance.url + "/healthz") as response:
+                    said = parsedate_to_datetime(response.headers["Date"]).timestamp()
+                if abs(said - time.time() - offset_s) < 60:
+                    return
             await asyncio.sleep(0.05)
 
 
@@ -40,12 +43,7 @@ class WrongClock(Nemesis):
         if not _LIBRARIES:
             raise RuntimeError("libfaketime is missing: apt-get install libfaketime")
         self._set(folder, "+0")
-        return {
-            "LD_PRELOAD": str(_LIBRARIES[0]),
-            "FAKETIME_TIMESTAMP_FILE": str(folder / "faketime"),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+        return {"LD_PRELOAD": str(_LIBRARIES[0]), **by_file(folder / "faketime")}
 
     def _set(self, folder: Path, offset: str) -> None:
         (folder / "faketime").write_text(offset + "\n")

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from tests.chaos.load.load import Work
+from tests.chaos.load.scheduling import Timetable
 from tests.chaos.scenarios.redis_sets import ON_SETS
 from tests.chaos.scenarios.scenario import Promise, Scenario
-from tests.chaos.servers.redis import fsync_always, fsync_everysec, volatile
+from tests.chaos.servers.redis import fsync_always, fsync_everysec, patient_sentinels, volatile
 
 SCENARIOS = [
+    Scenario(
+        "schedules",
+        "1,000 schedules, each every minute, while instances are killed, their clocks are an hour wrong, and failovers "
+        "forget writes: every occurrence is made, once, on time by Redis's clock",
+        patient_sentinels,
+        {
+            "kill-instance": {"every_s": 5},
+            "step-down": {"every_s": 20},
+            "wrong-clock": {"every_s": 10, "for_s": 10},
+        },
+        instances=3,
+        work=Work(rate=30, durabilities=("local", "replicated"), timetable=Timetable(1000)),
+        seconds=180,
+        short_s=180,
+        short={"step-down": {"every_s": 10}},
+        short_work=Work(rate=30, durabilities=("local", "replicated"), timetable=Timetable(100, (1, 2, 5, 10))),
+    ),
     Scenario(
         "redis-killed-always",
         "20 x kill -9 of Redis, appendfsync always: nothing is lost",

@@ -138,6 +138,12 @@ def sentinels(folder: Path) -> SentinelSet:
     return SentinelSet()
 
 
+def patient_sentinels(folder: Path) -> SentinelSet:
+    """The same, for long runs in which no master dies: on a busy machine one can be silent for a second, and Sentinels
+    would fail over by themselves, which no history tells."""
+    return SentinelSet(down_after_ms=10_000)
+
+
 def cluster(folder: Path) -> ClusterSet:
     """Three masters with a replica each, in a folder of their own."""
     return ClusterSet()

@@ -40,7 +40,9 @@ class Conversation:
     def call(self, line: str) -> Call:
         """The call in a line."""
         asked = json.loads(line)
-        named = {name: _at(value) if name == "at" else value for name, value in asked["args"].items()}
+        named = {_NAMES.get(name, name): value for name, value in _timed(asked["args"]).items()}
+        if "filter" in named:
+            named["filter"] = _timed(named["filter"])
         method = asked["call"]
         if method in ("finish", "touch", "release", "bury"):
             job = named.pop("job", None)
@@ -64,6 +66,14 @@ class Conversation:
     def _job(self, job: Job) -> dict[str, Any]:
         self._popped[job.id, job.lease] = job
         return {name: getattr(job, name) for name in _FIELDS}
+
+
+_TIMES = ("at", "from", "start", "since", "until", "created_from")
+_NAMES = {"from": "from_"}  # fields that Python names otherwise
+
+
+def _timed(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: _at(value) if name in _TIMES else value for name, value in fields.items()}
 
 
 def _at(value: Any) -> Any:

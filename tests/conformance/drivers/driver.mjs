@@ -21,15 +21,27 @@ const popped = new Map();
 
 const key = ({ id, lease }) => `${id} ${lease}`;
 
+const TIMES = new Set(['at', 'from', 'start', 'since', 'until', 'created_from']);
+
 /** The methods whose arguments are not just a job, an id or a topic, and the other fields. */
 const CALLS = {
   add: (client, { topic, body, ...rest }) => client.add(topic, body, rest),
   pop_many: (client, { topic, count, ...rest }) => client.popMany(topic, count, rest),
+  schedule: (client, { name, topic, body, ...rest }) => client.schedule(name, topic, body, rest),
+  unschedule: (client, { name }) => client.unschedule(name),
+  schedules: (client, args) => client.schedules(args),
   kick_topic: (client, { topic, count }) => client.kickTopic(topic, count),
   batch: (client, { commands }) => client.batch(commands),
   topics: (client, args) => client.topics(args),
   workers: (client, args) => client.workers(args),
+  find: (client, { prefix, topic, ...rest }) => client.find(prefix, topic, rest),
   stats: (client, args) => client.stats(args),
+  instances: (client) => client.instances(),
+  health: (client) => client.health(),
+  settings: (client) => client.settings(),
+  forecast: (client, args) => client.forecast(args),
+  figures: (client, args) => client.figures(args),
+  operation: (client, { do: action, ...rest }) => client.operation(action, rest),
   leave: (client, { worker }) => client.leave(worker),
   token: (client, { action, ...rest }) => client.token(action, rest),
   actions: (client, args) => client.actions(args),
@@ -57,7 +69,11 @@ function remembered(answer) {
 }
 
 async function answered(client, { call, args, positional }) {
-  if (args.at?.time) args.at = new Date(args.at.time);
+  for (const fields of [args, args.filter ?? {}]) {
+    for (const [name, value] of Object.entries(fields)) {
+      if (TIMES.has(name) && value?.time) fields[name] = new Date(value.time);
+    }
+  }
   try {
     const answer = await (positional ? client[call](...positional) : resultOf(client, call, args));
     if (call !== 'batch') return { ok: remembered(answer) };

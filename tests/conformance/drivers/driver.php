@@ -94,14 +94,29 @@ function arguments(string $call, array $given, array $popped): array
     if ($call !== 'token' && isset($given['topics'])) {
         $given = ['topic' => $given['topics']] + array_diff_key($given, ['topics' => 0]);
     }
-    if (isset($given['at']->time)) {
-        $given['at'] = new DateTimeImmutable($given['at']->time);
+    $given = timed($given);
+    if (isset($given['filter'])) {
+        $given['filter'] = timed((array) $given['filter']);
     }
-    if ($call === 'add' && isset($given['headers'])) {
+    if (in_array($call, ['add', 'schedule'], true) && isset($given['headers'])) {
         $given['headers'] = (array) $given['headers'];
     }
     if ($call === 'batch') {
         $given['commands'] = array_map(static fn (mixed $command) => (array) $command, $given['commands']);
+    }
+    return $given;
+}
+
+/**
+ * @param array<string, mixed> $given
+ * @return array<string, mixed>
+ */
+function timed(array $given): array
+{
+    foreach (['at', 'from', 'start', 'since', 'until', 'created_from'] as $field) {
+        if (isset($given[$field]->time)) {
+            $given[$field] = new DateTimeImmutable($given[$field]->time);
+        }
     }
     return $given;
 }

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from deploy.grafana.dashboards import FOLDER, UIDS, made
+from jobqueue.console.site import PAGES
 from tests.deploy.grafana.boards import boards, expressions, panels
 from tests.deploy.prometheus.expressions import recorded, uses
 from tests.deploy.prometheus.live import Live
@@ -80,15 +81,25 @@ def test_panels_fill_lines_and_do_not_overlap(board: Any) -> None:
 
 
 def test_each_dashboard_leads_to_the_others(board: Any) -> None:
-    (link,) = board["links"]
+    link, _ = board["links"]
     assert (link["type"], link["tags"]) == ("dashboards", board["tags"])
     assert link["keepTime"] and link["includeVars"]
 
 
 def test_a_topic_in_the_overview_leads_to_its_dashboard() -> None:
-    links = re.findall(r'"url": "(.*)"', made()["overview.json"])
+    links = [url for url in re.findall(r'"url": "(.*)"', made()["overview.json"]) if "console" not in url]
     assert [link.partition("?")[0] for link in links] == [f"/d/{UIDS['topic']}"]
     assert "topic" in {variable["name"] for variable in boards()["topic"]["templating"]["list"]}
+
+
+def test_each_dashboard_leads_to_the_page_of_the_console_that_shows_the_same() -> None:
+    """Its paths are those of the console."""
+    for name, board in boards().items():
+        _, link = board["links"]
+        (console,) = [each for each in board["templating"]["list"] if each["name"] == "console"]
+        assert (link["title"], link["type"], console["type"]) == ("Console", "link", "textbox")
+        path = link["url"].removeprefix("${console:raw}/").partition("?")[0]
+        assert path in PAGES and (path == "topic") == (name == "topic")
 
 
 def test_each_variable_that_an_expression_uses_is_one_of_its_dashboard(board: Any) -> None:

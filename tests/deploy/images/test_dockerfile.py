@@ -72,12 +72,12 @@ def test_nothing_is_left_in_it_that_installs() -> None:
         assert "ensurepip" in install
 
 
-def test_a_journal_can_be_written_by_what_is_in_it() -> None:
+def test_a_journal_can_be_written_and_a_console_be_served_by_what_is_in_it() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     locked = (DOCKER / "requirements.lock").read_text()
     for _, install in [each for each in instructions() if each[0] == "RUN" and "from=wheels" in each[1]]:
         (named,) = re.findall(r"jobqueue-\*\.whl\)\[([\w,-]+)\]", install)
-        assert {"journal", "journal-postgresql", "journal-mysql"} <= {*named.split(",")} <= extras.keys()
+        assert {"console", "journal", "journal-postgresql", "journal-mysql"} <= {*named.split(",")} <= extras.keys()
         for wish in (each for name in named.split(",") for each in extras[name]):
             package = re.split(r"[\[<>=]", wish)[0]
             assert re.search(rf"^{package}==", locked, re.MULTILINE), package

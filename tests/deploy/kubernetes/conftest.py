@@ -11,7 +11,7 @@ from tests.acceptance.service import ROOT
 from tests.deploy.kubernetes.kustomize import Resource, build
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-COMPONENTS = ["callbacks", "journal"]
+COMPONENTS = ["callbacks", "console", "journal"]
 OVERLAYS = ["single", "highly-available", "tls", *(f"with-{name}" for name in COMPONENTS)]
 
 
@@ -70,6 +70,12 @@ def overlay(request: pytest.FixtureRequest, overlays: Path) -> Overlay:
 def called_back(overlays: Path) -> Overlay:
     """The overlay with callbacks."""
     return Overlay(overlays / "with-callbacks")
+
+
+@pytest.fixture
+def looked_at(overlays: Path) -> Overlay:
+    """The overlay with a console."""
+    return Overlay(overlays / "with-console")
 
 
 @pytest.fixture

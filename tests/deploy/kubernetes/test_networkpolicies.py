@@ -64,6 +64,19 @@ def test_callbacks_reach_the_world_but_no_private_address(called_back: Overlay, 
     assert bool(allowed) == (address in PUBLIC)
 
 
+def test_the_console_is_reached_from_the_ingress_and_reaches_the_service_but_not_redis(looked_at: Overlay) -> None:
+    policy = looked_at.one("NetworkPolicy", "jobqueue-console")
+    (rule,) = policy["spec"]["ingress"]
+    assert [each["namespaceSelector"]["matchLabels"] for each in rule["from"]] == [{"jobqueue.ingress": "true"}]
+    assert reached(policy) == {("app.kubernetes.io/name", 8000), ("kubernetes.io/metadata.name", 53)}
+    let_in = looked_at.one("NetworkPolicy", "jobqueue-from-console")["spec"]
+    service = looked_at.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    console = looked_at.one("Deployment", "jobqueue-console")["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == console
+    assert let_in["podSelector"]["matchLabels"] == service
+    assert let_in["ingress"][0]["from"] == [{"podSelector": {"matchLabels": console}}]
+
+
 def test_the_journal_is_reached_from_monitoring_and_reaches_redis_and_its_database(told: Overlay) -> None:
     policy = told.one("NetworkPolicy", "jobqueue-journal")
     labels = told.one("Deployment", "jobqueue-journal")["spec"]["template"]["metadata"]["labels"]

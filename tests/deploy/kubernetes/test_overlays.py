@@ -30,7 +30,7 @@ def test_kustomize_makes_the_same_of_it_where_it_is_installed(overlay: Overlay) 
     for program in (["kubectl", "kustomize"], ["kustomize", "build"]):
         if shutil.which(program[0]):
             built = subprocess.run([*program, overlay.folder], capture_output=True, text=True, check=True).stdout
-            unhashed = re.sub(r"(?<=name: jobqueue)-\w{10}$", "", built, flags=re.MULTILINE)
+            unhashed = re.sub(r"(?<=name: jobqueue)(-console)?-\w{10}$", r"\1", built, flags=re.MULTILINE)
             assert _sorted([*yaml.safe_load_all(unhashed)]) == _sorted(overlay.resources)
 
 

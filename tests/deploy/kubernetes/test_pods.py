@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from http import HTTPStatus
 from pathlib import Path
@@ -14,7 +16,9 @@ from tests.acceptance.service import JOBQUEUE, ServiceProcess
 from tests.deploy.images import dockerfile
 from tests.deploy.kubernetes.conftest import Overlay
 from tests.packaging.test_service import run
+from tests.ports import free_port
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 WORKER_MB, SUPERVISOR_MB, INCOMPLETE_MB = 60, 50, 256
 KILLED_AFTER_S = 2  # beyond grace_s
@@ -46,8 +50,9 @@ def test_tmp_is_in_memory_and_secrets_are_files_that_only_the_service_reads(over
     for template in overlay.pods():
         volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
         assert volumes["tmp"]["emptyDir"]["medium"] == "Memory"
-        secrets = volumes["secrets"]
-        assert secrets.get("secret", secrets.get("projected"))["defaultMode"] == 0o440
+        if template["metadata"]["labels"]["app.kubernetes.io/component"] != "console":  # it has none
+            secrets = volumes["secrets"]
+            assert secrets.get("secret", secrets.get("projected"))["defaultMode"] == 0o440
         for container in template["spec"]["containers"]:
             assert "env" not in container
             assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
@@ -79,7 +84,7 @@ def test_the_ports_agree(overlay: Overlay) -> None:
     (port,) = overlay.container()["ports"]
     (served,) = overlay.one("Service")["spec"]["ports"]
     policies = [each for each in overlay.resources if each["kind"] == "NetworkPolicy"]
-    policies = [each for each in policies if each["metadata"]["name"] != "jobqueue-journal"]
+    policies = [each for each in policies if each["metadata"]["name"] not in ("jobqueue-journal", "jobqueue-console")]
     let_in = {
         each["port"] for policy in policies for rule in policy["spec"].get("ingress", []) for each in rule["ports"]
     }
@@ -156,6 +161,37 @@ def test_the_command_line_takes_the_arguments_of_the_journal(told: Overlay, tmp_
     assert files == mounted == {"redis-url", "journal-url"}
     assert pod["terminationGracePeriodSeconds"] > STOPPED_S
     assert "Usage: jobqueue journal run" in run(*JOBQUEUE, *container["args"], "--help", cwd=tmp_path)
+
+
+async def test_the_console_answers_its_probes_with_its_settings(looked_at: Overlay, tmp_path: Path) -> None:
+    """Without a service, too."""
+    (container,) = looked_at.one("Deployment", "jobqueue-console")["spec"]["template"]["spec"]["containers"]
+    (port,), (served,) = container["ports"], looked_at.one("Service", "jobqueue-console")["spec"]["ports"]
+    assert served["targetPort"] == port["name"] and served["port"] == port["containerPort"] == 8001
+    config = tmp_path / "console.toml"
+    config.write_text(looked_at.one("ConfigMap", "jobqueue-console")["data"]["console.toml"])
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert f"--config={mounts[0]}/{config.name}" == container["args"][-1]
+    here = free_port()
+    arguments = [*container["args"][:-1], f"--config={config}", f"--port={here}"]
+    process = await asyncio.create_subprocess_exec(*JOBQUEUE, *arguments, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{here}") as session:
+            for name in ("readiness", "liveness"):
+                probe = container[f"{name}Probe"]["httpGet"]
+                heads = {each["name"]: each["value"] for each in probe["httpHeaders"]}
+                assert probe["port"] == port["name"]
+
+                async def answers(path: str = probe["path"], heads: dict[str, str] = heads) -> bool:
+                    with contextlib.suppress(aiohttp.ClientError):
+                        async with session.get(path, headers=heads) as response:
+                            return response.status == HTTPStatus.OK
+                    return False
+
+                await until(answers)
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
 
 
 def test_the_journal_is_scraped_at_its_port(told: Overlay) -> None:

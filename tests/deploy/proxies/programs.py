@@ -22,13 +22,14 @@ from tests.deploy.programs import program
 from tests.ports import free_port
 from tests.waiting import until
 
-_INSTANCES = ("10.0.0.11:8000", "10.0.0.12:8000")
-
 
 class Proxy(ABC):
-    """A proxy in front of two instances, `async with`. `at`: their ports; `change`: replaces more in its file."""
+    """A proxy in front of what it serves, `async with`. `at`: the ports of that; `change`: replaces more in its
+    file."""
 
     name: ClassVar[str]
+    serves: ClassVar[tuple[str, ...]] = ("10.0.0.11:8000", "10.0.0.12:8000")
+    """The addresses in its file: two instances."""
 
     def __init__(self, folder: Path, at: Sequence[int], change: Mapping[str, str] | None = None) -> None:
         self._at = at
@@ -49,7 +50,7 @@ class Proxy(ABC):
     def _fill(self, file: str, places: Mapping[str, str]) -> str:
         """A file of deploy/ with other ports and paths."""
         text = (ROOT / "deploy" / file).read_text()
-        instances = {there: f"127.0.0.1:{here}" for there, here in zip(_INSTANCES, self._at, strict=True)}
+        instances = {there: f"127.0.0.1:{here}" for there, here in zip(self.serves, self._at, strict=True)}
         for old, new in {**instances, **places, **self._change}.items():
             assert old in text, f"{file} has no {old}"
             text = text.replace(old, new)
@@ -109,14 +110,17 @@ class Nginx(Proxy):
     """With an nginx.conf around the file, as a distribution's includes conf.d."""
 
     name = "nginx"
+    file: ClassVar[str] = "jobqueue.conf"
+    certificate: ClassVar[str] = "queue"
+    """The name of its files in nginx's folder."""
 
     def __init__(self, folder: Path, at: Sequence[int], change: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, at, change)
         own, self._log = self.folder, self.folder / "access.log"
-        paths = {"tls/queue.pem": own / "queue.crt", "tls/queue.key": own / "queue.key"}
+        paths = {f"tls/{self.certificate}.pem": own / "queue.crt", f"tls/{self.certificate}.key": own / "queue.key"}
         places = {f"/etc/nginx/{name}": str(path) for name, path in paths.items()}
         (own / "jobqueue.conf").write_text(
-            self._fill("nginx/jobqueue.conf", {"listen 443 ssl": f"listen {self.port} ssl", **places})
+            self._fill(f"nginx/{self.file}", {"listen 443 ssl": f"listen {self.port} ssl", **places})
         )
         temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         (own / "nginx.conf").write_text(
@@ -149,6 +153,14 @@ class Nginx(Proxy):
     def _requests(self) -> list[list[str]]:
         """For each request the instances that were asked, their statuses, and the one that the client got."""
         return [line.split("|") for line in self._log.read_text().splitlines()]
+
+
+class ConsoleNginx(Nginx):
+    """In front of a console."""
+
+    serves = ("127.0.0.1:8001",)
+    file = "console.conf"
+    certificate = "queue-console"
 
 
 class Haproxy(Proxy):

@@ -17,7 +17,7 @@ _FILES = ("pyproject.toml", "setup.cfg", "LICENSE", "docs/package.md")
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing but the wheel and what it requires; it may be mounted anywhere."""
+    """An environment with nothing but the wheel and what it and its console require; it may be mounted anywhere."""
     folder = tmp_path_factory.mktemp("wheel")
     source, made = folder / "source", folder / "environment"
     for name in _SOURCES:
@@ -28,7 +28,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _uv("build", "--wheel", "--out-dir", folder, source)
     (wheel,) = folder.glob("*.whl")
     _uv("venv", "--relocatable", "--python", sys.executable, made)
-    _uv("pip", "install", "--compile-bytecode", "--python", made / "bin" / "python", wheel)
+    _uv("pip", "install", "--compile-bytecode", "--python", made / "bin" / "python", f"{wheel}[console]")
     return made
 
 

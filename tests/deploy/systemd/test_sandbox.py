@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.acceptance.receiver import Receiver, status
@@ -23,6 +24,7 @@ from tests.acceptance.worker_processes import lines
 from tests.deploy.programs import program
 from tests.deploy.systemd.sandbox import USER
 from tests.deploy.systemd.unit import FOLDER
+from tests.jobqueue.console.consoles import OWN
 from tests.jobqueue.service_manager import ServiceManager
 from tests.ports import free_port
 from tests.redis_server import RedisServer
@@ -84,7 +86,9 @@ class Host:
         (folder / "manager").mkdir()
         (folder / "environment").symlink_to(environment)
         self.unit = Path(shutil.copy(FOLDER / "jobqueue.service", folder))
+        self.console = Path(shutil.copy(FOLDER / "jobqueue-console.service", folder))
         self.callbacks = Path(shutil.copy(FOLDER / "jobqueue-callbacks@.service", folder))
+        shutil.copy(FOLDER / "console.toml", self.etc)
         self.settings = Path(shutil.copy(FOLDER / "jobqueue.toml", self.etc))
         shutil.copy(tokens, self.etc / "tokens.toml")
 
@@ -191,6 +195,18 @@ async def test_the_service_reaches_a_redis_whose_url_is_a_credential_and_the_cal
                 assert await callbacks.wait() == 0, host.log.read_text()
             (request,) = receiver.requests
             assert request.headers["webhook-signature"]
+
+
+async def test_the_console_serves_those_who_sign_in_and_stops_in_the_sandbox(host: Host) -> None:
+    port = free_port()
+    async with host.serving(workers=1), aiohttp.ClientSession(f"http://localhost:{port}") as session:
+        asked = {"JOBQUEUE_URL": host.url, "JOBQUEUE_CONSOLE_PORT": str(port)}
+        async with host.running(host.console, **asked) as console:
+            await until(lambda: bool(lines(host.log, "console.started")), within_s=60)
+            async with session.post("/sign-in", data={"token": host.token}, headers=OWN) as response:
+                assert response.status == 200 and response.url.path == "/", await response.text()
+            console.terminate()
+            assert await console.wait() == 0, host.log.read_text()
 
 
 async def new_token(host: Host, *options: str) -> bytes:

@@ -16,7 +16,7 @@ from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
 from tests.deploy.systemd.unit import FOLDER, Unit
 
-UNITS = ("jobqueue.service", "jobqueue-callbacks@.service", "jobqueue-journal.service")
+UNITS = ("jobqueue.service", "jobqueue-callbacks@.service", "jobqueue-journal.service", "jobqueue-console.service")
 INSTALLED = "/opt/jobqueue/bin/jobqueue"
 _WORST = 20  # tenths of the exposure that `systemd-analyze security` finds
 
@@ -88,6 +88,19 @@ def test_every_credential_that_may_be_switched_on_is_named_alike_in_both_files(t
     given = {f"{unit.credentials}/{line.partition(':')[0]}" for line in unit.all("LoadCredential")}
     assert given == set(re.findall(r'"(/run/credentials/[^"]+)"', (FOLDER / "jobqueue.toml").read_text()))
     assert len(given) == 3
+
+
+def test_the_console_reads_its_settings_and_the_unit_gives_what_they_may_name(tmp_path: Path) -> None:
+    text = (FOLDER / "jobqueue-console.service").read_text().replace("\n#LoadCredential", "\nLoadCredential")
+    (tmp_path / "jobqueue-console.service").write_text(text)
+    unit = Unit(tmp_path / "jobqueue-console.service")
+    file = (FOLDER / "console.toml").read_text()
+    (tmp_path / "console.toml").write_text(file.replace("# console_", "console_"))
+    chosen = settings.load_of_console({}, str(tmp_path / "console.toml"), {})
+    assert chosen.console_hosts == ("queue-console.internal",)
+    given = [f"{unit.credentials}/{line.partition(':')[0]}" for line in unit.all("LoadCredential")]
+    assert given == [chosen.console_tls_key]
+    assert unit.one("ExecStart").endswith("jobqueue console --config /etc/jobqueue/console.toml")
 
 
 def test_the_kernel_knows_its_settings() -> None:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from buckets.access.tokens import Tokens
-from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.members import Members
+from buckets.waiting.notifier import Notifier
 from jobqueue.access.issuing import Issued, Issuing
 from jobqueue.access.table import Table
 from jobqueue.access.tokens_file import TokensFile

@@ -20,8 +20,9 @@ import trustme
 from jobqueue import settings
 from jobqueue.cli import healthcheck
 from tests.acceptance.service import ServiceProcess
-from tests.acceptance.shell import Ran, Shell
+from tests.acceptance.shell import Shell
 from tests.access.secure import Secure
+from tests.chaos.forked import Ran
 from tests.jobqueue.access.authorities import Files
 from tests.ports import free_port
 from tests.redis_server import RedisServer

@@ -12,7 +12,8 @@ from buckets.job import Verb
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Ran, Shell
+from tests.acceptance.shell import Shell
+from tests.chaos.forked import Ran
 from tests.redis_cluster import ClusterSet
 from tests.redis_server import RedisServer
 from tests.waiting import until

@@ -23,12 +23,12 @@ COMMANDS = {str(command.name): command for command in service_commands.commands(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_takes_each_of_its_fields_and_nothing_else(name: str) -> None:
     # `TTR` is another spelling of `ttr`, and a pop's TOPIC... are its topic or its topics.
-    fields = {field.lower() for field in params.BY_NAME[name].__struct_fields__} - {"topic" if name == "pop" else ""}
+    fields = {field.lower() for field in params.FIELDS[name]} - {"topic" if name == "pop" else ""}
     assert {parameter.name for parameter in COMMANDS[name].params} - OWN == fields
 
 
 def test_each_command_of_the_protocol_is_there_with_help_for_each_option() -> None:
-    assert COMMANDS.keys() == params.BY_NAME.keys() - {"token", "explain"}
+    assert COMMANDS.keys() == params.BY_NAME.keys() - {"token", "operation", "explain"}
     for command in COMMANDS.values():
         shown = CliRunner().invoke(command, ["--help"]).output
         for option in command.params:
@@ -75,6 +75,12 @@ def test_what_is_typed_is_what_the_service_reads() -> None:
     assert read("release", "a", "--no-attempt").attempt is False
     assert read("pop", "a").topic == "a"
     assert read("pop", "a", "b", "--wait", "5").topics == ["a", "b"]
+    every = read("schedule", "n", "--topic", "t", "--body", "{}", "--every", "1h30m", "--jitter", "5m", "--paused")
+    assert (every.name, every.topic, bytes(every.body), every.every, every.jitter) == ("n", "t", b"{}", 5400, 300)
+    assert (every.paused, every.cron, every.start) == (True, None, None)
+    calendar = read("schedule", "n", "--topic", "t", "--body", "1", "--cron", "0 9 * * 1", "--zone", "Europe/Berlin")
+    assert (calendar.cron, calendar.zone, calendar.every) == ("0 9 * * 1", "Europe/Berlin", None)
+    assert read("schedules", "n*").pattern == "n*"
     taken = read("pop", "--id", "j")
     assert (taken.id, taken.topic, taken.topics) == ("j", None, None)
 

@@ -7,6 +7,8 @@ import time
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from jobqueue.cli import tables
 from jobqueue.cli.needs import Load, needs
@@ -102,6 +104,24 @@ def test_a_paused_topic_shows_the_end_of_its_pause() -> None:
     assert first.endswith(" yes") and second.endswith(" until 2030-01-01 09:00:00")
 
 
+def test_schedules_stand_by_their_next_time_and_those_without_one_come_last() -> None:
+    nine = time.mktime((2030, 1, 1, 9, 0, 0, 0, 0, -1))
+    row = {"topic": "t", "paused": False, "last": None}
+    some = [
+        row | {"name": "off", "every": 5400.0, "next": [], "paused": True, "last": nine},
+        row | {"name": "over", "cron": "0 0 29 2 *", "zone": "UTC", "next": []},
+        row | {"name": "late", "every": 600.0, "next": [nine + 3600, nine + 4200]},
+        row
+        | {"name": "soon", "cron": "0 9 * * MON-FRI", "zone": "Europe/Berlin", "next": [nine], "last": nine - 86400},
+    ]
+    assert [" ".join(line.split()) for line in lines(tables.schedules(some))[-4:]] == [
+        "soon t 0 9 * * MON-FRI Europe/Berlin 2030-01-01 09:00:00 2029-12-31 09:00:00",
+        "late t every 10 min 2030-01-01 10:00:00",
+        "off t every 1 h 30 min paused 2030-01-01 09:00:00",
+        "over t 0 0 29 2 * UTC never",
+    ]
+
+
 def test_workers_stand_by_name_with_their_state_and_jobs_in_hand() -> None:
     now = time.time()
     row = {"topics": ["t", "u"], "instance": "host:8000/1", "client": "10.0.0.1:5", "last_pop": now, "since": now - 60}
@@ -148,3 +168,71 @@ def test_what_a_load_needs_is_told_in_four_lines() -> None:
 def test_a_small_load_keeps_less_than_a_tenth_of_a_core_busy() -> None:
     shown = lines(tables.sizing(needs(Load(jobs=10, body_bytes=250, rate=1, retention_s=60))), width=160)
     assert "one server, one shard; less than 0.1 cores busy" in shown[2]
+
+
+def bins(number: int, width: int = 60, jobs: int = 1) -> list[dict[str, Any]]:
+    return [{"begin": 7200.0 + n * width, "width": width, "jobs": jobs, "scheduled": 2} for n in range(number)]
+
+
+def process(**fields: Any) -> dict[str, Any]:
+    known = {"instance": "h:8000", "host": "h", "pid": 7, "version": "1.0", "started": time.time() - 90}
+    return known | {"signed": time.time(), "timers": {"0": [0, 3]}, "parked": 0, **fields}
+
+
+def test_an_instance_shows_its_version_and_how_many_timers_of_which_shards_it_holds() -> None:
+    shown = lines(tables.instances([process(timers={"0": [1, 2, 3]}), process(timers={"2": [0], "10": [0, 1]})]))
+    assert [line.split()[:4] for line in shown[2:]] == [["h:8000", "h", "7", "1.0"]] * 2
+    assert shown[2].split()[-2:] == ["3", "0"]
+    assert "3 (shards 2, 10)" in shown[3]
+
+
+def test_an_instance_of_which_only_the_signature_is_known_says_so() -> None:
+    nothing = dict.fromkeys(("instance", "host", "pid", "version", "started", "timers"))
+    assert lines(tables.instances([process(**nothing)]))[2].split()[:4] == ["not", "known", "not", "known"]
+
+
+def test_versions_stand_out_if_they_differ() -> None:
+    def styles(*versions: str | None) -> set[str]:
+        table = tables.instances([process(version=each) for each in versions])
+        assert isinstance(table, Table)
+        return {str(cell.style) for cell in table.columns[3].cells if isinstance(cell, Text)}
+
+    assert styles("1.0", "1.0") == {""}
+    assert styles("1.0", "1.1") == styles("1.0", None) == {"bold yellow"}
+
+
+def test_settings_show_lists_as_json_and_where_each_came_from() -> None:
+    some: list[dict[str, Any]] = [
+        {"name": "host", "value": "h", "source": "default"},
+        {"name": "default_backoff_s", "value": [1.0, 5.0], "source": "file"},
+    ]
+    assert [" ".join(line.split()) for line in lines(tables.settings(some))[2:]] == [
+        "host h default",
+        "default_backoff_s [1.0, 5.0] file",
+    ]
+
+
+def test_policies_show_what_a_topic_sets_itself() -> None:
+    shown = lines(tables.policies([{"topic": "t", "ttr_s": 5.0, "tries": 3, "own": ["ttr_s"]}]))
+    assert [line.split() for line in shown[2:]] == [["t", "ttr_s", "5.0"]]
+
+
+def test_a_forecast_has_a_row_for_each_bin() -> None:
+    shown = lines(tables.forecast(bins(2)))
+    assert [line.split()[2:6] for line in shown[2:]] == [["1", "min", "1", "2"]] * 2
+
+
+def test_a_forecast_of_many_bins_has_a_row_for_each_hour() -> None:
+    shown = lines(tables.forecast(bins(60) + bins(1, width=3600, jobs=7)))
+    assert [line.split()[2:6] for line in shown[2:]] == [["1", "h", "67", "122"]]
+
+
+def test_figures_have_a_row_for_each_bin_and_one_for_all() -> None:
+    late = {"counts": [], "p50": 0.0012, "p99": 61.5}
+    span = {"adds": 1200, "deliveries": 2, "finishes": 3, "deaths": {"ttl": 1, "tries": 4}, "due_to_ready": None}
+    bins = [{"begin": 7200.0, "due_to_delivered": late, **span}, {"begin": 7260.0, "due_to_delivered": None, **span}]
+    shown = lines(tables.figures({"bins": bins, "total": bins[0]}), width=120)
+    numbers = ["1,200", "2", "3", "5"]
+    assert shown[2].split()[2:] == [*numbers, "1.2", "ms", "1", "min", "2", "s"]
+    assert shown[3].split()[2:] == numbers
+    assert shown[-1].split()[:5] == ["total", *numbers]

@@ -9,9 +9,9 @@ import pytest
 
 from buckets import Pollers, Pool
 from buckets.errors import JobQueueError
-from buckets.notifier import Notifier
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
+from buckets.waiting.notifier import Notifier
 from jobqueue.engine.numbered import Numbered
 from jobqueue.engine.numbered_by_callback import NumberedPop
 from tests.buckets.jobs import add

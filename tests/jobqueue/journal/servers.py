@@ -118,8 +118,12 @@ class Server:
 
 
 def run(command: list[str]) -> str:
-    """Run a program to its end and return what it prints. Raises CalledProcessError."""
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_PATIENCE_S).stdout
+    """Run a program to its end and return what it prints. Raises CalledProcessError, with what it printed as a note."""
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_PATIENCE_S).stdout
+    except subprocess.CalledProcessError as error:
+        error.add_note(f"{error.stdout}{error.stderr}")
+        raise
 
 
 class PostgreSQL(Server):
@@ -156,6 +160,9 @@ class PostgreSQL(Server):
         return f"postgresql://jobqueue@/{database}?host={self.folder}"
 
 
+_NO_AIO = "--innodb-use-native-aio=0"  # the kernel's own is limited for all programs of the machine together
+
+
 class MariaDB(Server):
     """The MariaDB of the machine, which may be only unpacked."""
 
@@ -174,7 +181,7 @@ class MariaDB(Server):
     def prepare(self) -> None:
         where = ["--no-defaults", f"--basedir={self._prefix}", f"--datadir={self.folder / 'data'}", *self._as_root]
         program = str(self._prefix / "bin" / "mariadb-install-db")
-        run([program, *where, "--auth-root-authentication-method=normal", "--skip-test-db"])
+        run([program, *where, _NO_AIO, "--auth-root-authentication-method=normal", "--skip-test-db"])
 
     def command(self) -> list[str]:
         where = [f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 's'}", "--skip-networking"]
@@ -184,6 +191,7 @@ class MariaDB(Server):
             "--innodb-flush-log-at-trx-commit=2",
             f"--innodb-buffer-pool-size={self._memory}",
             "--max-connections=50",
+            _NO_AIO,
         ]
         return [self._server, "--no-defaults", *where, words, *lighter, *self._as_root]
 

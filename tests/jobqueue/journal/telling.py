@@ -114,6 +114,7 @@ class Teller:
         after = Position(self.epoch, *at, entries, "word", NOW * 1000, NOW * 1000)
         return Batch(
             *(self.source, self.shard, before, after, rows.events, rows.jobs, rows.minutes),
+            schedules=rows.schedules,
             refused=rows.refused,
             may_repeat=may_repeat,
         )

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from jobqueue.cli.main import main
 from jobqueue.journal import database, schema
 from jobqueue.journal.database import open_engine, open_store
+from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.store import Away
 from jobqueue.journal.stores import mysql, postgresql, sqlite
 from jobqueue.journal.tables import metadata
@@ -28,15 +29,15 @@ _NEXT = '''"""A column more."""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "2"
-down_revision = "1"
+revision = "3"
+down_revision = "2"
 
 
 def upgrade() -> None:
     """Add it."""
     op.add_column("jq_job", sa.Column("colour", sa.String(10)))
 '''
-_VIEWS = {"jq_timeline", "jq_delivery", "jq_life", "jq_lateness"}
+_VIEWS = {"jq_timeline", "jq_delivery", "jq_life", "jq_lateness", "jq_timetable"}
 
 
 async def change(url: str, *statements: str) -> None:
@@ -105,7 +106,7 @@ def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version of jobqueue whose tables have a revision more."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, folder)
-    (folder / "versions" / "second.py").write_text(_NEXT)
+    (folder / "versions" / "third.py").write_text(_NEXT)
     monkeypatch.setattr(schema, "MIGRATIONS", folder)
 
 
@@ -118,17 +119,51 @@ async def test_an_older_journal_is_refused_until_it_is_migrated(
     await change(journal_url, "DROP VIEW jq_life")
     request.getfixturevalue("newer")
     for opened in (open_store, open_engine):
-        with pytest.raises(Refused, match=r"older than 2: .* `jobqueue journal migrate`"):
+        with pytest.raises(Refused, match=r"older than 3: .* `jobqueue journal migrate`"):
             await opened(journal_url)
-    assert await database.migrate(journal_url) == ("1", "2")
-    assert await database.migrate(journal_url) == ("2", "2")
+    assert await database.migrate(journal_url) == ("2", "3")
+    assert await database.migrate(journal_url) == ("3", "3")
     (row,) = await read(journal_url, "SELECT colour, body FROM jq_job")
     assert row == {"colour": None, "body": '{"n":1}'}
     assert (await names(journal_url))[1] == _VIEWS
 
 
+async def columns(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    engine = await open_engine(url)
+
+    def read_all(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
+        found = inspect(connection)
+        return {
+            table: [(each["name"], str(each["type"]), each["nullable"]) for each in found.get_columns(table)]
+            + [tuple(found.get_pk_constraint(table)["constrained_columns"])]
+            for table in metadata.tables
+        }
+
+    async with engine.connect() as connection:
+        made = await connection.run_sync(read_all)
+    await engine.dispose()
+    return made
+
+
+async def test_a_journal_without_schedules_gets_their_table_and_is_to_be_walked(journal_url: str) -> None:
+    store = await open_store(journal_url)
+    await Teller(store).tell(*life())
+    await store.close()
+    founded = await columns(journal_url)
+    await change(
+        journal_url, "DROP VIEW jq_timetable", "DROP TABLE jq_schedule", "UPDATE jq_version SET version_num = '1'"
+    )
+    assert await database.migrate(journal_url) == ("1", schema.head())
+    assert await columns(journal_url) == founded
+    assert await names(journal_url) == ({*metadata.tables, "jq_version"}, _VIEWS)
+    sql = Sql(journal_url)
+    await sql.open()
+    assert await sql.to_walk("jq", 0) is not None
+    await sql.close()
+
+
 async def test_processes_that_found_at_the_same_time_found_once(journal_url: str) -> None:
-    stores = await asyncio.gather(*(open_store(journal_url) for _ in range(4)))
+    stores = await asyncio.gather(*(open_store(journal_url) for _ in range(8)))
     assert [row["version_num"] for row in await read(journal_url, "SELECT * FROM jq_version")] == [schema.head()]
     for store in stores:
         await store.close()

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from structlog.testing import capture_logs
 
 from buckets.events.codec import Event
 from buckets.job import State, Verb
-from jobqueue.journal.database import open_store
+from jobqueue.journal.database import engine_of, open_store
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.rows import WALKED
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Store
+from jobqueue.journal.url import address
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.telling import NOW, SOURCE, Teller, event, life, options, read
 
@@ -553,3 +554,18 @@ async def test_a_file_that_another_writes_for_too_long_counts_as_away(
     other.close()
     await teller.tell(*life())
     await store.close()
+
+
+async def test_a_transaction_whose_task_is_cancelled_keeps_no_other_one_waiting(sqlite_url: str) -> None:
+    engine = await engine_of(address(sqlite_url))
+    async with engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver
+        await driver.execute("CREATE TABLE orders (id INT)")
+        cursor = await driver.executemany("INSERT INTO orders VALUES (?)", [(1,)])
+        await connection.invalidate()  # as SQLAlchemy does when the task is cancelled
+    with closing(sqlite3.connect(address(sqlite_url).path, timeout=0)) as other:
+        other.execute("INSERT INTO orders VALUES (2)")
+        assert other.execute("SELECT id FROM orders").fetchall() == [(2,)]
+    del cursor
+    await engine.dispose()

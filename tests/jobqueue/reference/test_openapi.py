@@ -32,7 +32,7 @@ def test_every_command_answer_and_code_is_in_it() -> None:
     for name, kind in params.BY_NAME.items():
         schema = schemas[kind.__name__]
         assert schema["properties"]["command"]["enum"] == [name]
-        assert schema["properties"].keys() == {"command", *kind.__struct_fields__}
+        assert schema["properties"].keys() == {"command", *kind.__struct_encode_fields__}
         assert [each["$ref"].rpartition("/")[2] for each in schema["x-answers"]] == [
             shape.__name__ for shape in ANSWERS[name]
         ]
@@ -60,6 +60,10 @@ def add(**fields: Any) -> dict[str, Any]:
         (add(tries=1.5), False),
         (add(if_exists="maybe"), False),
         ({"command": "add", "topic": "t"}, False),
+        ({"command": "add", "topic": "t", "if_exists": "replace"}, False),
+        ({"command": "add", "topic": "t", "if_exists": "later"}, True),
+        (add(spread=86_400), True),
+        (add(spread=86_401), False),
         ({"command": "adds", "topic": "t"}, False),
         ({"command": "pop", "topic": "t", "count": 0}, False),
         ({"command": "touch", "id": "a", "ttr": 0}, False),

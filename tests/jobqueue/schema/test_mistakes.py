@@ -27,6 +27,10 @@ def add(field: str, value: Any) -> dict[str, Any]:
     return {"command": "add", "topic": "t", "body": 1, field: value}
 
 
+def schedule(field: str, value: Any) -> dict[str, Any]:
+    return {"command": "schedule", "name": "n", "topic": "t", "body": 1, "every": 60, field: value}
+
+
 def pop(field: str, value: Any) -> dict[str, Any]:
     return {"command": "pop", "topic": "t", field: value}
 
@@ -68,6 +72,24 @@ def pop(field: str, value: Any) -> dict[str, Any]:
         (add("if_exists", "Replace"), "if_exists", "; did you mean 'replace'?"),
         (add("if_exists", "never"), "if_exists", ", not 'never'"),
         ({"command": "topics", "pattern": "[a]"}, "pattern", "; this one has '['"),
+        (schedule("name", "nightly@1"), "name", "; this one has '@'"),
+        (schedule("name", "my job"), "name", "; this one has a space"),
+        (schedule("name", "x" * 201), "name", "; this one has 201 characters"),
+        (schedule("every", "10m"), "every", "(a year), not a string"),
+        (schedule("every", 0.5), "every", "from 1 to 31536000 (a year)"),
+        (schedule("every", 60_000_000), "every", "; this looks like milliseconds"),
+        (schedule("start", 1_795_370_000_000), "start", "; this looks like milliseconds"),
+        (schedule("start", "2026-11-23T09:00:00"), "start", "; this one has no offset"),
+        (schedule("start", "0001-01-01T00:00:00Z"), "start", "from 1970 on and at most 10 years ahead"),
+        (schedule("start", "2099-01-01T00:00:00Z"), "start", "from 1970 on and at most 10 years ahead"),
+        (schedule("start", -1), "start", "from 1970 on and at most 10 years ahead"),
+        (schedule("cron", 5), "cron", ", not a number"),
+        (schedule("cron", "x" * 300), "cron", "; this one has 300 characters"),
+        (schedule("catch_up", "Last"), "catch_up", "; did you mean 'last'?"),
+        (schedule("overlap", "never"), "overlap", ", not 'never'"),
+        (schedule("paused", "yes"), "paused", ", not a string"),
+        ({"command": "unschedule", "name": ""}, "name", "; this one is empty"),
+        ({"command": "schedules", "pattern": "[a]"}, "pattern", "; this one has '['"),
         ({"command": "peek", "topic": "t", "cursor": ""}, "cursor", "an earlier answer to this command gave"),
         ({"command": "finish", "id": "a", "lease": "12"}, "lease", ", not a string"),
         ({"command": "release", "id": "a", "attempt": "no"}, "attempt", ", not a string"),
@@ -102,6 +124,30 @@ def test_the_refusal_of_a_command_of_another_queue_lists_the_commands(name: str)
 @pytest.mark.parametrize(("name", "meant"), [("ADD", "add"), ("finsh", "finish"), ("peak", "peek"), ("popp", "pop")])
 def test_a_misspelt_command_is_recognised(name: str, meant: str) -> None:
     assert refusal_of({"command": name}).message == f"unknown command: {name!r}; did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "words"),
+    [
+        ({}, "every", "schedule takes either every or cron"),
+        ({"every": 60, "cron": "* * * * *"}, "every", "schedule takes either every or cron"),
+        ({"every": 60, "zone": "Europe/Berlin"}, "zone", "zone goes with cron"),
+        ({"cron": "* * * * *", "start": 0}, "start", "start goes with every"),
+        ({"every": 60, "ttr": 5, "TTR": 5}, "ttr", "ttr and TTR are the same field; give only one"),
+    ],
+    ids=str,
+)
+def test_a_schedule_is_by_an_interval_or_a_calendar_with_what_goes_with_it(
+    given: dict[str, Any], field: str, words: str
+) -> None:
+    refused = refusal_of({"command": "schedule", "name": "n", "topic": "t", "body": 1, **given})
+    assert (refused.code, refused.field, refused.message) == ("BAD_FIELD", field, words)
+
+
+def test_a_schedule_has_no_field_of_an_add_that_occurrences_decide_themselves() -> None:
+    for field in ("id", "delay", "at", "if_exists"):
+        refused = refusal_of(schedule(field, 1))
+        assert (refused.code, refused.field) == ("UNKNOWN_FIELD", field)
 
 
 @pytest.mark.parametrize("nothing", [{}, {"delay": None, "ttl": None}, {"durability": "local"}])

@@ -16,8 +16,8 @@ import uvloop
 from aiohttp import web
 
 from jobqueue import loops
+from jobqueue.access.caller import CALLER, Cancellable
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.caller import CALLER, Cancellable
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection

@@ -20,7 +20,7 @@ from buckets.errors import Unfit
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Dialects, Lmstfy, Mykit, QueueServer
 from jobqueue.protocols import DIALECTS
-from jobqueue.settings import Settings
+from jobqueue.settings import Loaded, Settings
 from tests.jobqueue.small_dialects import HTTP, SOCKET
 from tests.ports import free_port
 from tests.redis_server import RedisServer
@@ -216,10 +216,10 @@ async def test_options_are_reloaded_but_not_where_it_listens(redis_server: Redis
     port = free_port()
     async with serving(redis_server, lmstfy=Lmstfy(port=port)) as service:
         later = Dialects(lmstfy=Lmstfy(port=1, path="/now", token=TOKEN), queue_server=QueueServer(port=2))
-        service.reload(Settings(port=0, redis=redis_server.url, protocols=later))
+        service.reload(Loaded(Settings(port=0, redis=redis_server.url, protocols=later), {}))
         assert (await ask(own(port), "/x")).status == 401
         assert (await ask(service.url, "/now/x", headers={"X-Token": TOKEN})).status == 200
-        service.reload(Settings(protocols=Dialects(lmstfy=Lmstfy(port=port, allow=ELSEWHERE))))
+        service.reload(Loaded(Settings(protocols=Dialects(lmstfy=Lmstfy(port=port, allow=ELSEWHERE))), {}))
         with pytest.raises((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)):
             await ask(own(port), "/healthz")
 

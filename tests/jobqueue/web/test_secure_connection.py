@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 import trustme
 
+from jobqueue.access.caller import CALLER
 from jobqueue.access.tls import Tls
-from jobqueue.caller import CALLER
 from jobqueue.metrics.process import Metrics
 from jobqueue.web.connection import Connection
 from jobqueue.web.handed_over import HandedOver

@@ -63,7 +63,7 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
         ({"batchSize": "1001"}, "option batchSize must be an integer from 1 to 1000, not '1001'"),
         ({"inFlight": "0"}, "option inFlight must be an integer from 1 to 64"),
         ({"rowsPerSecondPerTask": "fast"}, "option rowsPerSecondPerTask must be an integer"),
-        ({"ifExists": "update"}, "option ifExists must be one of keep, renew, replace, reject"),
+        ({"ifExists": "update"}, "option ifExists must be one of keep, renew, replace, reject, later, sooner"),
         ({"bodyFormat": "text"}, "option bodyFormat must be one of string, json"),
         ({"batchsise": "1"}, "unknown option 'batchsise'; did you mean batchSize?"),
         ({"dueAtColumn": "pay_until"}, "option dueAtColumn names an unknown column 'pay_until'; available: id, body"),

@@ -88,7 +88,8 @@ def test_what_was_read_is_written_anew_without_the_columns_that_are_only_read(
     columns = "due_at, body, priority, ttr, ttl, retention, tries, backoff, headers, tags"
     spark.sql(f"INSERT INTO new_jobs (id, {columns}) SELECT concat('new:', id), {columns} FROM old_jobs")
     old, new = serving.ask("get", id="old"), serving.ask("get", id="new:old")
-    assert {**new, "created": 0} == {**old, "id": "new:old", "topic": f"{topic}.new", "created": 0}
+    others = {"created": 0, "size": 0}  # Spark writes its JSON without blanks
+    assert new | others == old | {"id": "new:old", "topic": f"{topic}.new"} | others
     with pytest.raises(Exception, match="state can only be read"):
         spark.sql("INSERT INTO new_jobs SELECT * FROM old_jobs")
 

@@ -119,6 +119,24 @@ def test_rows_of_deleted_jobs_are_refused_where_ids_must_be_new(
     assert counts(reported) == {"rows": 1, "refused": 1}
 
 
+def test_rows_of_one_time_are_spread_and_later_rows_move_their_jobs(
+    spark: SparkSession, serving: Serving, topic: str, folder: Path
+) -> None:
+    rows = spark.range(0, 50, 1, 1).selectExpr(f"'{topic}:' || id AS id", "3600 AS delay", "1800 AS spread")
+    assert counts(write(rows, serving, folder, topic=topic)) == {"rows": 50, "accepted": 50}
+    first = {job["id"]: job["due"] for job in serving.jobs(topic).values()}
+    assert 900 < max(first.values()) - min(first.values()) <= 1800
+    serving.ask("run", id=f"{topic}:7")
+    later = rows.selectExpr("id", "7200 AS delay", "spread")
+    moved = write(later, serving, folder, topic=topic, ifExists="later", onError="skip")
+    assert counts(moved) == {"rows": 50, "accepted": 49, "refused": 1}
+    assert counts(write(rows, serving, folder, topic=topic, ifExists="later", onError="skip")) == {
+        "rows": 50,
+        "existing": 49,
+        "refused": 1,
+    }
+
+
 def test_dead_letters_are_kicked(spark: SparkSession, serving: Serving, topic: str, folder: Path) -> None:
     serving.ask("add", topic=topic, id=topic, body=1)
     serving.ask("pop", topic=topic)

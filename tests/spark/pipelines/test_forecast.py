@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import forecast
 from pyspark_jobqueue.pipelines.parts import histogram
 from pyspark_jobqueue.pipelines.parts.backlog import backlog
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts.report import Report, instant
 
 from tests.spark.serving import Serving
 
@@ -135,6 +136,25 @@ def test_beyond_its_hours_jobs_are_later_and_too_many_slots_make_longer_ones(
         *("hour", 114, 72),
         [15, 14, 13],
     )
+
+
+def test_by_the_hour_it_says_the_same_as_the_command_forecast(
+    spark: SparkSession, serving: Serving, topic: str
+) -> None:
+    """The command has the bins of jobs that were added over a day ahead by the hour, and the others by the minute."""
+    fill(serving, topic, [midnight(1) + ahead for ahead in (90, 3599, 3600, 2 * DAY, 2 * DAY + 60, 29 * DAY + 5)])
+    serving.ask("add", topic=topic, id="ready", body=1)
+    serving.ask("add", topic=topic, id="released", body=1, delay=0, priority=9)
+    serving.ask("pop", topic=topic)
+    serving.ask("release", id="released", delay=7200)
+    told = serving.ask("forecast", topic=topic, hours=31 * 24)
+    by_hour: Counter[str] = Counter()
+    for each in told["bins"]:
+        by_hour[instant(each["begin"] // 3600 * 3600)] += each["jobs"]
+    result = run(serving, "--topic", topic, "--by", "hour").figures
+    assert {each["at"]: each["jobs"] for each in result["histogram"]} == by_hour
+    assert (result["jobs"], result["due_now"]) == (told["total"] + 1, 1)
+    assert (told["total"], told["later"]) == (7, 0)
 
 
 def test_an_empty_queue_has_a_forecast_and_a_picture_too(

@@ -219,10 +219,10 @@ def test_a_driver_that_is_killed_in_mid_stream_loses_and_doubles_nothing(
         return serving.totals(topic).get("created", 0)
 
     given = shop.flags(serving, "--every", "0.1")
-    come(0, 4)
+    come(0, 3)
     with driver(*given) as process:
         until(lambda: created() > 24, START_S)  # it has reached the second micro-batch
-        come(4, 8)
+        come(3, 5)
         kill(process)
     assert created() < len(expected)
     with driver(*given) as process:

@@ -11,11 +11,11 @@ namespace JobQueue\Client\Http;
  */
 final class Subject
 {
-    /** @param array<string, mixed> $command one without a job or topic has no subject, nor has a whole batch: [] */
+    /** @param array<string, mixed> $command one without a job, schedule or topic has no subject, nor has a whole batch: [] */
     public static function of(array $command): string
     {
         $topics = $command['topics'] ?? null;
-        $about = $command['id'] ?? $command['topic'] ?? null;
+        $about = $command['id'] ?? $command['name'] ?? $command['topic'] ?? null;
         $about ??= is_array($topics) ? implode(', ', array_filter($topics, is_string(...))) : '';
         $name = $command['command'] ?? null;
         return is_string($name) && is_scalar($about) && $about !== '' ? "$name $about: " : '';

@@ -61,6 +61,7 @@ FIELDS: Mapping[str, _Kind] = {
     "topic": _TEXT,
     "due_at": _Kind(_is_instant, "a timestamp (with local time zone)"),
     "delay": _SECONDS,
+    "spread": _SECONDS,
     "body": _Kind(lambda kind: _no_json(kind) is None, "a string, or a struct, map, array, number or boolean"),
     "ttr": _SECONDS,
     "ttl": _SECONDS,

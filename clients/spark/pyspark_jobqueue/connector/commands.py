@@ -19,7 +19,7 @@ from pyspark_jobqueue.connector.row_batches import UNREADABLE, Batch, endless
 from pyspark_jobqueue.connector.write_options import WriteOptions
 
 ACTIONS = ("add", "delete", "update", "kick")
-_NUMBERS = ("delay", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may contain floats
+_NUMBERS = ("delay", "spread", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may contain floats
 _OF_UPDATE = ("delay", "at", "body", "priority", "ttl")
 _MATTERS = ("id", "topic", "due_at", "delay")  # null has a meaning here
 _DATED = {"due_at": "at", "delay": "delay"}

@@ -41,7 +41,7 @@ class WriteOptions:
             given.integer("batchSize", 1000, 1, 1000),
             given.integer("inFlight", 4, 1, 64),
             given.integer("rowsPerSecondPerTask", 0, 1, _MOST_A_SECOND) or None,
-            given.choice("ifExists", "keep", "keep", "renew", "replace", "reject"),
+            given.choice("ifExists", "keep", "keep", "renew", "replace", "reject", "later", "sooner"),
             given.choice("bodyFormat", "string", "string", "json") == "json",
             _on_error(given.text("onError", "fail") or "fail"),
             given.flag("dryRun"),

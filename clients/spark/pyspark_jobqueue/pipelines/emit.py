@@ -25,7 +25,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--state", metavar="FILE", help="the file that keeps that value")
     group = writes.add_flags(made)
     group.add_argument(
-        "--if-exists", choices=["keep", "renew", "replace", "reject"], help="what to do if an id exists [keep]"
+        "--if-exists",
+        choices=["keep", "renew", "replace", "reject", "later", "sooner"],
+        help="what to do if an id exists [keep]",
     )
     group.add_argument("--on-error", metavar="fail|skip|FOLDER", help="what to do with refused rows [fail]")
     group.add_argument("--rate", type=int, metavar="N", help="rows per second in total, sent by one task [no limit]")

@@ -15,7 +15,8 @@ from buckets.redis.client import Redis
 from jobqueue import __version__
 from jobqueue.access.issuing import Issued, Issuing
 from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Ran, Shell
+from tests.acceptance.shell import Shell
+from tests.chaos.forked import Ran
 from tests.ports import free_port, free_ports
 from tests.redis_node import HOST, Access, RedisNode, until_servers
 from tests.redis_server import RedisServer

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from jobqueue.cli.check import jobs
-from jobqueue.cli.check.findings import Finding
 from jobqueue.cli.check.service import check_running
+from jobqueue.health import jobs as judged
+from jobqueue.health.findings import Finding
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 
@@ -31,8 +32,8 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not much time between the two looks, and jobs count as late soon."""
     monkeypatch.setattr(jobs, "_LOOK_S", 0.3)
-    monkeypatch.setattr(jobs, "_LATE_S", 0.2)
-    monkeypatch.setattr(jobs, "_ALONE_S", 0.2)
+    monkeypatch.setattr(judged, "_LATE_S", 0.2)
+    monkeypatch.setattr(judged, "_ALONE_S", 0.2)
 
 
 async def warnings(client: Client) -> dict[str, list[str]]:
@@ -68,7 +69,7 @@ def test_where_not_all_workers_are_listed_it_does_not_say_that_nobody_polls() ->
     topic = {"topic": "t", "counts": {"ready": 1, "delayed": 0, "dead": 0}, "oldest_ready_s": 9.0}
     topic |= {"paused": False, "workers": 0}
     polling = {"workers": [], "others": {"parked": 3, "jobs": 0}}
-    (sentence,) = jobs._of_topic(topic, None, polling, 2.0)
+    (sentence,) = judged.of_topic(topic, 0.0, polling)
     assert sentence.startswith("none of the listed workers polls it; 1 job ready")
 
 

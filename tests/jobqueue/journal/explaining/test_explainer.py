@@ -11,20 +11,28 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from buckets.errors import NotFound
-from buckets.notifier import Notifier
-from buckets.pollers import Pollers
 from buckets.pool.pool import Pool
 from buckets.topics.topics import Bounds, Topics
+from buckets.waiting.notifier import Notifier
+from buckets.waiting.pollers import Pollers
 from jobqueue.journal import explainer as module
 from jobqueue.journal.explainer import Explainer, explain_from
 from jobqueue.journal.tables import gap
 from jobqueue.journal.url import Refused
+from tests.buckets.events.scheduled import there
 from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal
+from tests.jobqueue.journal.scheduled import define, meet
 from tests.waiting import tick_all
 
 DEAD = Bounds(3_600_000, 5)
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many tests share two cores, a journal may need longer than a person would wait."""
+    monkeypatch.setattr(module, "READ_S", 60.0)
 
 
 @asynccontextmanager
@@ -67,8 +75,10 @@ async def test_a_life_is_told_step_by_step(journal: Journal, live_pool: Pool) ->
     assert whats(told) == ["added", "fell due", "delivered", "lease over", "fell due", "delivered", "finished"]
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     assert lines[0]["how"].startswith("due ")
-    assert lines[1]["late"] == pytest.approx(0.01, abs=0.05) and lines[1]["late"] > 0
-    assert lines[2]["how"].startswith("waited 1") and lines[2]["how"].endswith(
+    due = told["facts"]["job"]["due"]
+    assert lines[1]["late"] == pytest.approx(lines[1]["at"] - due, abs=0.002) and lines[1]["late"] > 0
+    assert lines[2]["waited"] >= 0.14
+    assert lines[2]["how"].startswith("waited ") and lines[2]["how"].endswith(
         "ms: no job of the topic was delivered: nobody popped it, no pause"
     )
     assert (lines[2]["worker"], lines[2]["attempt"]) == ("w1", 1)
@@ -76,7 +86,7 @@ async def test_a_life_is_told_step_by_step(journal: Journal, live_pool: Pool) ->
     assert lines[3]["worked"] == pytest.approx(0.1, abs=0.002)
     assert "; again by its back-off at " in lines[3]["how"]
     assert lines[4]["backed_off"] == pytest.approx(0.15, abs=0.002)
-    assert lines[5]["waited"] < 0.1 and ":" not in lines[5]["how"]
+    assert lines[5]["waited"] == pytest.approx(lines[5]["at"] - lines[4]["at"], abs=0.002)
     assert lines[6]["how"].startswith("worked ")
     sums = told["sums"]
     assert sums["deliveries"] == 2
@@ -84,7 +94,7 @@ async def test_a_life_is_told_step_by_step(journal: Journal, live_pool: Pool) ->
     assert sums["worked"] == pytest.approx(lines[3]["worked"] + lines[6]["worked"])
     assert sums["timers_late"] == pytest.approx(sum(line.get("late", 0) for line in lines))
     assert sums["backed_off"] == lines[4]["backed_off"]
-    assert sums["late"] == pytest.approx(lines[2]["at"] - told["facts"]["job"]["due"], abs=0.001)
+    assert sums["late"] == pytest.approx(lines[2]["at"] - due, abs=0.001)
     assert told["sentence"].startswith("finished at ")
     assert told["facts"]["notes"] == []
     assert told["since"] <= lines[0]["at"] + 0.001
@@ -129,8 +139,8 @@ async def test_a_pause_is_the_reason_for_waiting(journal: Journal, live_pool: Po
     await pop_one(live_pool)
     await journal.drain()
     how = (await explained(live_pool, journal.url))["timeline"][-1]["how"]
-    assert ": no job of the topic was delivered, the topic was paused for 1" in how
-    assert " of that time, until " in how
+    assert ": no job of the topic was delivered, the topic was paused for " in how
+    assert " ms of that time, until " in how
 
 
 async def test_a_job_that_is_still_ready_is_explained_up_to_now(journal: Journal, live_pool: Pool) -> None:
@@ -160,6 +170,17 @@ async def test_a_job_that_redis_forgot_is_told_by_the_journal_alone(lite: Journa
     assert told["sentence"].endswith(", and Redis does not remember it any more")
     assert (told["facts"]["state"], told["facts"]["topic"], told["facts"]["job"]) == ("finished", "t", None)
     assert whats(told) == ["added", "delivered", "finished"]
+
+
+async def test_a_job_that_an_add_moved_was_updated_or_rewritten(lite: Journal, live_pool: Pool) -> None:
+    await add(live_pool, "a", body=b"1", delay_ms=60_000)
+    await add(live_pool, "a", body=b"", delay_ms=90_000, if_exists="later")
+    await add(live_pool, "a", body=b"2", delay_ms=120_000, if_exists="later")
+    await lite.drain()
+    told = await explained(live_pool, lite.url)
+    assert whats(told) == ["added", "updated", "rewritten"]
+    assert told["timeline"][2]["how"].startswith("a new body, due ")
+    assert ": its time was changed" in told["sentence"] and len(told["facts"]["lives"]) == 1
 
 
 async def test_each_life_of_an_id_can_be_asked_for(lite: Journal, live_pool: Pool) -> None:
@@ -417,3 +438,30 @@ async def test_an_id_is_compared_by_its_bytes(journal: Journal, live_pool: Pool)
     await journal.drain()
     assert (await explained(live_pool, journal.url, "A"))["facts"]["topic"] == "T"
     assert len((await explained(live_pool, journal.url))["timeline"]) == 1
+
+
+async def test_a_job_that_a_schedule_made_says_so_drained_or_not(journal: Journal, live_pool: Pool) -> None:
+    await define(live_pool, "s", in_ms=-1)
+    await meet(live_pool, "s")
+    [schedule] = (await there(live_pool)).values()
+    made = f"s@{schedule.last}"
+    await add(live_pool, "s@1")  # by somebody else
+    from_stream = await explained(live_pool, journal.url, made)
+    await journal.drain()
+    from_journal = await explained(live_pool, journal.url, made)
+    assert from_stream["timeline"] == from_journal["timeline"]
+    assert from_journal["timeline"][0]["how"] == "made by the schedule s, ready at once"
+    await journal.sql.ask_for_walk(SOURCE, 0, 1)  # which reads the schedule at the entry of the other job
+    await journal.drain()
+    assert (await explained(live_pool, journal.url, "s@1"))["timeline"][0]["how"] == "ready at once"
+    await delete(live_pool, made)
+    await add(live_pool, made, if_exists="renew")
+    await journal.drain()
+    lives = (await explained(live_pool, journal.url, made, life="all"))["timeline"]
+    assert [line["how"] for line in lives if line["what"] != "seen"] == [
+        "made by the schedule s, ready at once",
+        "it was ready",
+        "ready at once",
+    ]
+    first = (await explained(live_pool, journal.url, made, life=1.0))["timeline"]
+    assert [line["what"] for line in first] == ["added", "seen", "deleted"]

@@ -6,12 +6,11 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.service import JOBQUEUE
+from tests.chaos import forked
 
 _PATIENCE_S = 40.0
 
@@ -25,20 +24,24 @@ class JournalProcess:
         journal: str,
         log: Path,
         *flags: str,
-        program: Sequence[str] = JOBQUEUE,
+        program: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._command = [*program, "journal", "run", "--redis", redis, "--to", journal, "--log-format", "json", *flags]
+        self._program = program
+        self._arguments = ["journal", "run", "--redis", redis, "--to", journal, "--log-format", "json", *flags]
         self._log = log
         self._environment = clean_environment() | dict(environment or {})
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: forked.Process | None = None
 
     async def start(self) -> JournalProcess:
         """Start it; it may still be on its way to its first read."""
         with self._log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command, stdout=log, stderr=log, env=self._environment
-            )
+            if self._program is None:
+                self.process = await forked.started(self._arguments, self._environment, stdout=log, stderr=log)
+            else:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self._program, *self._arguments, stdout=log, stderr=log, env=self._environment
+                )
         return self
 
     async def stop(self, number: int = signal.SIGTERM) -> int:
@@ -88,13 +91,5 @@ def clean_environment() -> dict[str, str]:
 
 async def journal(*arguments: str) -> tuple[int, str]:
     """Run `jobqueue journal …` to its end; the exit code, and all that it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jobqueue", "journal", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=clean_environment(),
-    )
-    async with asyncio.timeout(_PATIENCE_S):
-        output, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+    ran = await forked.ran(("journal", *arguments), clean_environment(), within_s=_PATIENCE_S)
+    return ran.code, ran.out + ran.err

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from jobqueue.journal.tables import choice
 from jobqueue.journal.url import Refused
 from tests.acceptance.service import ServiceProcess
 from tests.buckets.jobs import add, delete
+from tests.chaos import forked
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, clean_environment, journal
 from tests.jobqueue.journal.reading.test_shard import moves, told, whole_life
@@ -116,11 +115,8 @@ async def test_restore_keeps_no_bodies_where_none_are_kept_when_it_drains_by_its
     await switched_on(live_pool)
     await drained(live_pool, sqlite_url, redis_server, **NARROW)
     await told(live_pool, "a")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jobqueue", "restore", "a", "--redis", redis_server.url, "--from", sqlite_url),
-        env=clean_environment(),
-    )
-    await process.communicate()
+    arguments = ("restore", "a", "--redis", redis_server.url, "--from", sqlite_url)
+    await forked.ran(arguments, clean_environment())
     async with opened(live_pool, sqlite_url, redis_server.url) as journal:
         assert await bodies(journal) == {"a": None}
 
@@ -212,14 +208,9 @@ async def test_audit_and_restore_tell_what_is_not_kept_and_end_with_2(
     await drained(live_pool, sqlite_url, redis_server, events="ends")
     where = ("--redis", redis_server.url, "--from", sqlite_url)
     for command in (("audit", "waited", *where[2:]), ("restore", "--all", "--as-of", "0s", *where)):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "jobqueue", *command),
-            env=clean_environment(),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, err = await process.communicate()
-        assert process.returncode == 2
-        assert "(`journal run --events ends`)" in err.decode()
+        ran = await forked.ran(command, clean_environment())
+        assert ran.code == 2
+        assert "(`journal run --events ends`)" in ran.err
 
 
 async def test_explain_tells_which_events_are_not_kept_and_adds_nothing_up(

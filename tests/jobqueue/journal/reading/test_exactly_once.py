@@ -18,8 +18,9 @@ from buckets.job import LIVE, MOVES, State, Verb
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
-from jobqueue.journal.tables import minute
+from jobqueue.journal.tables import minute, schedule
 from tests.acceptance.service import Client, ServiceProcess
+from tests.buckets.events import scheduled
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.conftest import of_server
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
@@ -42,7 +43,7 @@ class Load:
         self._stopping = False
 
     async def run(self) -> None:
-        people = [self._produce] * PRODUCERS + [self._work] * WORKERS + [self._operate] * OPERATORS
+        people = [self._produce] * PRODUCERS + [self._work] * WORKERS + [self._operate] * OPERATORS + [self._plan]
         async with asyncio.TaskGroup() as group:
             for person in people:
                 group.create_task(self._repeat(person))
@@ -72,7 +73,7 @@ class Load:
             tries=3,
             backoff=[0.01],
             retention=chance.choice((0, 60)),
-            if_exists=chance.choice(("keep", "replace", "renew")),
+            if_exists=chance.choice(("keep", "replace", "renew", "later", "sooner")),
         )
 
     async def _work(self) -> None:
@@ -103,6 +104,16 @@ class Load:
             await ask("update", id=job_id, body="new")
         else:
             await ask(what, id=job_id)
+
+    async def _plan(self) -> None:
+        chance, ask = self._random, self._client.ask
+        name = chance.choice("xyz")
+        await asyncio.sleep(chance.random() / 2)
+        if chance.random() < 0.2:
+            await ask("unschedule", name=name)
+        else:
+            overlap = chance.choice(("allow", "skip"))
+            await ask("schedule", name=name, topic=chance.choice(TOPICS), body=1, every=1, start=1e9, overlap=overlap)
 
 
 class Stage:
@@ -172,7 +183,7 @@ async def must_be_paths(kept: Journal) -> None:
     places = [(row["ms"], row["seq"], row["n"]) for row in events]
     assert places == sorted(set(places))
     for row in events:
-        if row["id"]:
+        if row["id"] and not row["id"].startswith("~"):
             by_id[row["id"]].append(row)
     assert len({row["verb"] for row in events}) >= 12, "the load does too little"
     for job_id, rows in by_id.items():
@@ -183,7 +194,21 @@ async def must_be_paths(kept: Journal) -> None:
             assert (State(before) if before else None, State(row["state_after"])) in MOVES, (job_id, row)
             state = row["state_after"]
     assert [row["kind"] for row in await kept.gaps()] == [3]
-    assert sum(row["events"] for row in await kept.rows(minute)) == len(events)
+    of_schedules = [row for row in events if row["id"].startswith("~")]
+    assert sum(row["events"] for row in await kept.rows(minute)) == len(events) - len(of_schedules)
+    must_take_turns(of_schedules, [row for row in events if "@" in row["id"] and row["verb"] == Verb.ADD])
+
+
+def must_take_turns(events: list[dict[str, Any]], added: list[dict[str, Any]]) -> None:
+    """No time of a schedule that is not there, and each occurrence is told beside its schedule, once."""
+    print(len(events), "events of schedules", {Verb(row["verb"]).word for row in events})
+    lives: dict[str, bool] = defaultdict(bool)
+    for row in events:
+        assert row["verb"] == Verb.SCHEDULE or lives[row["id"]], row
+        lives[row["id"]] = row["verb"] != Verb.UNSCHEDULE
+    places = {(row["ms"], row["seq"], row["id"].removeprefix("~")) for row in events if row["verb"] == Verb.OCCUR}
+    assert added and {(row["ms"], row["seq"], row["id"].partition("@")[0]) for row in added} <= places
+    assert len({row["id"] for row in added}) == len(added)
 
 
 async def must_be_as_in_redis(kept: Journal, pool: Pool) -> None:
@@ -205,6 +230,10 @@ async def must_be_as_in_redis(kept: Journal, pool: Pool) -> None:
             assert row["body"].encode() == record.body
         known += 1
     assert known > 50
+    live = {row["name"]: row for row in await kept.rows(schedule) if row["gone"] is None}
+    assert {name: (each.revision, each.next, each.last) for name, each in (await scheduled.there(pool)).items()} == {
+        name: (row["revision"], row["next"], row["last"]) for name, row in live.items()
+    }
 
 
 async def test_each_move_is_in_sqlite_once_though_journal_and_redis_are_killed(

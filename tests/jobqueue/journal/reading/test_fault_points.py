@@ -14,9 +14,11 @@ from buckets.events.switch import stream_key
 from buckets.pool.pool import Pool
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN
-from jobqueue.journal.tables import minute
+from jobqueue.journal.tables import minute, schedule
+from tests.buckets.events.scheduled import there
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import told, whole_life
+from tests.jobqueue.journal.scheduled import define, meet
 from tests.redis_server import RedisServer
 
 OF_STREAM = ("settle", "pending", "fresh", "entries", "deliver_behind", "records", "totals")
@@ -96,15 +98,20 @@ async def lives(pool: Pool) -> list[str]:
     """Tell of some jobs; the ids of their events, in order."""
     await whole_life(pool, "a")
     await told(pool, "large", body=b'"' + b"x" * 5_000 + b'"')
+    await define(pool, "s", in_ms=-1)
+    await meet(pool, "s")
+    occurrence = f"s@{(await there(pool))['s'].last}"
     await whole_life(pool, "b")
-    return ["a", "a", "a", "large", "b", "b", "b"]
+    return ["a", "a", "a", "large", "~s", occurrence, "~s", "b", "b", "b"]
 
 
 async def must_be_whole(journal: Journal, ids: list[str], kinds: list[int]) -> None:
     events = await journal.events()
     assert [row["id"] for row in events] == ids
     assert [(row["ms"], row["seq"]) for row in events] == sorted((row["ms"], row["seq"]) for row in events)
-    assert sum(row["events"] for row in await journal.rows(minute)) == len(ids)
+    assert sum(row["events"] for row in await journal.rows(minute)) == len([each for each in ids if each != "~s"])
+    [known] = await journal.rows(schedule)
+    assert known["last"] and (known["last"], known["gone"]) == ((await there(journal.shards))["s"].last, None)
     assert [row["kind"] for row in await journal.gaps()] == kinds
     assert all(row["walked"] for row in await journal.gaps() if row["kind"] != FORGOTTEN)
     assert (await journal.jobs())["large"]["body_kept"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ from jobqueue.cli.journal import restoring
 from jobqueue.cli.main import main
 from jobqueue.journal.restoring.choice import Progress, Sums
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
+from tests.chaos import forked
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import process
 from tests.redis_server import RedisServer
@@ -37,14 +37,7 @@ class Command:
 
     async def __call__(self, *arguments: str, journal: str | None = None) -> tuple[int, str, str]:
         environment = {**os.environ, "JOBQUEUE_REDIS": self._redis, "JOBQUEUE_JOURNAL": journal or self._journal}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "jobqueue", "restore", *arguments),
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return process.returncode or 0, out.decode(), err.decode()
+        return await forked.ran(("restore", *arguments), environment)
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ from urllib.parse import urlencode
 import pytest
 
 from buckets.job import State
+from tests.buckets.events.scheduled import there as schedules
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World
+from tests.jobqueue.journal.scheduled import define
 from tests.ports import free_port
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -90,6 +92,8 @@ async def test_all_jobs_below_the_prefix_come_back(world: World, mykit: Mykit, e
     await add(world.pool, "m.overdue", "m.t", delay_ms=1)
     await add(world.pool, "m.later", "m.t", delay_ms=HOUR)
     await add(world.pool, "later", "t", delay_ms=HOUR)
+    await define(world.pool, "below", "m.t")
+    await define(world.pool, "elsewhere", "t")
     await world.drained()
     await world.pool.redis.read("FLUSHALL")  # which the service notices
     await until(lambda: _is_founded(world))
@@ -99,6 +103,7 @@ async def test_all_jobs_below_the_prefix_come_back(world: World, mykit: Mykit, e
     there = set(await world.records())
     assert there == ({"m.later"} if expire == "false" else {"m.later", "m.overdue"})
     assert (await get(world.pool, "m.later")).state is State.DELAYED
+    assert set(await schedules(world.pool)) == {"below"}
 
 
 async def _is_founded(world: World) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from buckets import Redis
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects
-from jobqueue.settings import Settings, TopicSettings
+from jobqueue.settings import Loaded, Settings, TopicSettings
 from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, Client, client, ours, theirs
 from tests.jobqueue.protocols.beanstalkd.test_connections import both, is_waiting
 from tests.ports import free_port
@@ -349,7 +349,7 @@ async def test_new_settings_hold_for_the_next_put(redis_server: RedisServer) -> 
             topics={"t": TopicSettings(max_pending=1)},
             protocols=Dialects(beanstalkd=Beanstalkd(port=port)),
         )
-        service.reload(few)
+        service.reload(Loaded(few, {}))
         assert await peer.ask("put 1024 0 60 1", "x") == "OUT_OF_MEMORY"
 
 

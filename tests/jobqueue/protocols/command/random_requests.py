@@ -69,7 +69,8 @@ class Maker:
             "tries": [0, 1, 3],
             "ttl": [1e6, 0.001, 1e6],
             "retention": [0, 60, 7.5, 90_000],
-            "if_exists": ["keep", "reject", "renew", "replace", "replace"],
+            "spread": [0, 0.001, 5, 86_400, 86_401],
+            "if_exists": ["keep", "reject", "renew", "replace", "replace", "later", "later", "sooner"],
             "backoff": [[], [1, 2]],
             "headers": [{}, {"a": "b"}],
             "tags": [["x"]],
@@ -83,6 +84,8 @@ class Maker:
                 add[name] = choice([*values, None])
         if self._rarely(0.03):
             add["body"] = _RAW
+        elif self._rarely(0.2 if add.get("if_exists") in ("later", "sooner") else 0.01):
+            del add["body"]
         return add
 
     def _finish(self) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buckets import LOCAL, Durability, Durable, Notifier, Pollers, Pool, Topics, Waiting, Walk
+from jobqueue.access.caller import CALLER, Cancellable
 from jobqueue.access.grants import GRANT, OPEN
-from jobqueue.caller import CALLER, Cancellable
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
 from jobqueue.metrics.process import Metrics

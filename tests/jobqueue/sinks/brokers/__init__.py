@@ -54,6 +54,8 @@ class Broker(ABC):
     """Bytes of the largest body that it takes; larger ones are poison."""
     drops_repetitions = False
     """Whether it drops messages whose key it has had."""
+    is_kept = False
+    """Whether it starts so slowly that the tests of a process share it."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="jq-broker-"))
@@ -78,6 +80,10 @@ class Broker(ABC):
     @abstractmethod
     async def received(self) -> list[Received]:
         """All messages that are there, in their order; they stay, or are kept by this object."""
+
+    async def clear(self) -> None:
+        """Remove what an earlier test has left in one that is kept."""
+        raise NotImplementedError
 
     async def start(self) -> None:
         """Start it, unless it runs, and wait until it can be used."""

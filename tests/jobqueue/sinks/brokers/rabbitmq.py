@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ class RabbitMq(Broker):
     """`more`: lines of its configuration; `plugins`: what is enabled."""
 
     kind = "amqp"
+    is_kept = True
     plugins: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -80,6 +82,23 @@ class RabbitMq(Broker):
         except (aiormq.exceptions.AMQPError, OSError, RuntimeError):
             return False
         return True
+
+    async def clear(self) -> None:
+        """What `prepare` has made stays: what was declared less than two seconds before a kill may be lost."""
+        connection = await self.connection()
+        async with connection, connection.channel() as channel:
+            for name in ("full", "a/b:c"):
+                await channel.queue_delete(name)
+            with contextlib.suppress(aiormq.exceptions.ChannelNotFoundEntity):
+                await (await channel.declare_queue("jobs", passive=True)).purge()
+        self._kept.clear()
+
+    async def forget(self) -> None:
+        """Remove what `prepare` has made."""
+        connection = await self.connection()
+        async with connection, connection.channel() as channel:
+            await channel.exchange_delete("jobs")
+            await channel.queue_delete("jobs")
 
     async def prepare(self, topics: list[str]) -> None:
         connection = await self.connection()

@@ -13,10 +13,11 @@ from typing import Any
 import aiohttp
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import JOBQUEUE, ServiceProcess
+from tests.acceptance.service import ServiceProcess
+from tests.chaos import forked
 from tests.jobqueue.sinks.brokers import Broker, Received
 
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0  # up to 60 s pass between two tries
 
 
 class DeliverProcess:
@@ -24,17 +25,13 @@ class DeliverProcess:
 
     def __init__(self, config: Path, log: Path) -> None:
         self._config, self._log = config, log
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: forked.Process | None = None
 
     async def start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
         with self._log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *(*JOBQUEUE, "deliver", "--config", str(self._config), "--log-format", "json"),
-                stdout=log,
-                stderr=log,
-                env=environment,
-            )
+            arguments = ("deliver", "--config", str(self._config), "--log-format", "json")
+            self.process = await forked.started(arguments, environment, stdout=log, stderr=log)
 
     async def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, and wait for the exit code."""
@@ -92,14 +89,9 @@ class Stage:
 
     async def check(self) -> int:
         """`deliver --check`; the exit code. `check_text` is what it prints."""
-        process = await asyncio.create_subprocess_exec(
-            *(*JOBQUEUE, "deliver", "--config", str(self._folder / "deliver.toml"), "--check"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        said, _ = await process.communicate()
-        self.check_text = said.decode()
-        return process.returncode or 0
+        ran = await forked.ran(("deliver", "--config", str(self._folder / "deliver.toml"), "--check"), os.environ)
+        self.check_text = ran.out + ran.err
+        return ran.code
 
     async def add(self, jobs: Sequence[dict[str, Any]]) -> None:
         """Add jobs, given by their fields."""

@@ -50,6 +50,7 @@ class RabbitMqStomp(RabbitMq):
 
 class ActiveMq(Broker):
     kind = "stomp"
+    is_kept = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +74,10 @@ class ActiveMq(Broker):
             return True
         return False
 
+    async def clear(self) -> None:
+        await self.received()
+        self._kept.clear()
+
     async def prepare(self, topics: list[str]) -> None:
         """Queues come into being with their first message."""
 
@@ -94,7 +99,7 @@ class ActiveMq(Broker):
             subscription = await client.subscribe(
                 "/queue/jobs", note, on_suppressed_exception=lambda *_: None, headers={"activemq.prefetchSize": "1000"}
             )
-            while asyncio.get_running_loop().time() - last < 0.3:  # noqa: ASYNC110 - nothing tells that it is empty
+            while asyncio.get_running_loop().time() - last < 1.5:  # noqa: ASYNC110 - nothing tells that it is empty
                 await asyncio.sleep(0.05)
             await subscription.unsubscribe()
         return list(self._kept)

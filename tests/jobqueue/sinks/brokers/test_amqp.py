@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
-from tests.jobqueue.sinks.brokers import Missing
+from tests.jobqueue.sinks.brokers.conftest import Running, staged
 from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.redis_server import RedisServer
@@ -20,23 +18,19 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[RabbitMq]:
-    server = RabbitMq()
-    try:
-        await server.start()
-    except Missing as error:
-        pytest.skip(f"{error} is not installed; .ci/run installs it")
-    yield server
-    server.remove()
+async def server(running: Running) -> AsyncIterator[RabbitMq]:
+    async with running.one("amqp") as server:
+        assert isinstance(server, RabbitMq)
+        await server.forget()
+        yield server
+        await server.forget()
 
 
 @pytest.fixture
 async def stage(server: RabbitMq, own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with ServiceProcess("--redis", own_server.url) as service, AsyncClient(service.url) as client:
-        stage = Stage(server, service, client, tmp_path)
+    async with staged(server, own_server, tmp_path) as stage:
         stage.write()
         yield stage
-        await stage.end()
 
 
 async def is_logged(stage: Stage, event: str, part: str) -> bool:

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 import stompman
-from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
-from tests.jobqueue.sinks.brokers import Broker, Missing
+from tests.jobqueue.sinks.brokers.conftest import Running, staged
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.jobqueue.sinks.brokers.stomp_servers import ActiveMq, RabbitMqStomp
 from tests.redis_server import RedisServer
@@ -24,30 +22,23 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @asynccontextmanager
-async def staged(broker: Broker, redis: RedisServer, folder: Path) -> AsyncIterator[Stage]:
-    try:
-        await broker.start()
+async def _on(kind: str, running: Running, redis: RedisServer, folder: Path) -> AsyncIterator[Stage]:
+    async with running.one(kind) as broker:
         await broker.prepare(["jobs"])
-        async with ServiceProcess("--redis", redis.url) as service, AsyncClient(service.url) as client:
-            stage = Stage(broker, service, client, folder)
+        async with staged(broker, redis, folder) as stage:
             stage.write()
             yield stage
-            await stage.end()
-    except Missing as error:
-        pytest.skip(f"{error} is not installed; .ci/run installs it")
-    finally:
-        broker.remove()
 
 
 @pytest.fixture
-async def rabbit(own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with staged(RabbitMqStomp(), own_server, tmp_path) as stage:
+async def rabbit(running: Running, own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with _on("stomp", running, own_server, tmp_path) as stage:
         yield stage
 
 
 @pytest.fixture
-async def active(own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with staged(ActiveMq(), own_server, tmp_path) as stage:
+async def active(running: Running, own_server: RedisServer, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with _on("stomp-activemq", running, own_server, tmp_path) as stage:
         yield stage
 
 

@@ -60,9 +60,9 @@ async def test_a_large_body_is_taken_or_is_a_dead_letter_and_the_rest_goes_on(st
 
 
 async def test_nothing_is_missing_after_kills_and_repetitions_have_the_same_key(stage: Stage) -> None:
-    in_flight, kills = 50, 5
+    in_flight, kills = 50, 3
     stage.write(in_flight=in_flight)
-    jobs = many(3_000, ttr=1)
+    jobs = many(1_500, ttr=1)
     adding = asyncio.create_task(stage.add(jobs))
     for _ in range(kills):
         await stage.deliver.start()

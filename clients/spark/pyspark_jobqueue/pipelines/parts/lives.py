@@ -36,7 +36,7 @@ def _lives(events: DataFrame) -> DataFrame:
     is_delivery = F.col("what").isin(*_DELIVERED)
     place = F.struct("ms", "branch", "seq", "n")  # a branch is told after what it replaces
     return (
-        events.filter("id <> ''")
+        events.filter("id > '' AND id < '~'")  # neither of topics nor of schedules
         .groupBy("id", "life")
         .agg(
             F.max_by("state_after", place).alias("state"),

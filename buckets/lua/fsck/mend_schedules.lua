@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Make the entries of some schedules agree with their records, and set aside unreadable ones.
+-- arrows: none
+-- returns: {cursor, names, faults}; see include/fsck/schedule_faults.lua
+-- fails: never
+-- repeat: yes
+-- include: indexes schedules schedule_faults
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local buckets = tonumber(ARGV[2])  -- integer: how many have a timer
+local cursor = ARGV[3]  -- string: where to go on; 0 at first, and after the last ones
+
+local function mend(name, schedule)
+  if not schedule then return read_schedule(name) end
+  if schedule.bucket >= buckets then
+    index('ZREM', BUCKET .. schedule.bucket, SCHEDULE .. name)
+    schedule.bucket = schedule.bucket % buckets
+    return write_schedule(schedule)
+  end
+  write_entry(schedule)
+end
+
+return survey_schedules(cursor, buckets, mend)

@@ -1,0 +1,36 @@
+-- include: faults place schedules
+-- The names of schedules that are not there and whose sets of occurrences are. Reads only.
+local function forgotten(names)
+  local found = {}
+  for _, name in ipairs(names) do
+    if redis.pcall('HEXISTS', SCHEDULES, name) == 0 and redis.call('EXISTS', OCCURRENCES .. name) == 1 then
+      found[#found + 1] = name
+    end
+  end
+  return found
+end
+
+-- The entries of an index that no record confirms, and the key of the index. Reads only. `family`: b for a bucket, d for
+-- dead letters; `which`: the bucket's number, or the topic. Where it is o, see `forgotten`.
+local function orphans(family, which, ids)
+  if family == 'o' then return forgotten(ids) end
+  local set, found = (family == 'b' and BUCKET or DEAD) .. which, {}
+  local function belongs(job)
+    if family == 'b' then return in_bucket(job) and job.bucket == tonumber(which) end
+    return job.state == dead and job.topic == which
+  end
+  local function is_scheduled(name)
+    local raw = redis.pcall('HGET', SCHEDULES, name)
+    local schedule = type(raw) == 'string' and parse_schedule(name, raw)
+    return schedule and schedule.next > 0 and schedule.bucket == tonumber(which)
+  end
+  local function is_right(id)
+    if family == 'b' and string.sub(id, 1, 1) == SCHEDULE then return is_scheduled(string.sub(id, 2)) end
+    local job = inspect(id)
+    return job and belongs(job)
+  end
+  for _, id in ipairs(ids) do
+    if not is_right(id) and score_in(set, id) then found[#found + 1] = id end
+  end
+  return found, set
+end

@@ -1,0 +1,28 @@
+-- include: indexes permits
+-- argument: ttr
+-- What a topic may still deliver: how many jobs (`permits`), how many of them with a lease (`places`), and whether those
+-- `hold` a place, which rings the bell when it is free again. As they come: `rate`, deliveries a second, 0 for no more than the
+-- burst, which was taken in another shard, or empty for any number; `burst`, see permits.lua; `concurrency`, jobs reserved at
+-- a time, 0 for any number.
+local function limit_of(topic, rate, burst, concurrency)
+  local limit = {permits = math.huge, places = math.huge, holds = concurrency ~= '0'}
+  if rate == '0' then
+    limit.permits = tonumber(burst)
+  elseif rate ~= '' then
+    limit.bucket = read_permits(topic, tonumber(rate), tonumber(burst))
+    limit.permits = permits_in(limit.bucket)
+  end
+  if limit.holds and ttr ~= 0 then
+    limit.places = tonumber(concurrency) - (tonumber(index('HGET', COUNTS .. topic, 'reserved')) or 0)
+  end
+  return limit
+end
+
+-- Which limit a topic has reached, if any, and in how many us a pop should look again. Nobody knows when a place is free: then
+-- the bell rings.
+local UNKNOWN = 1000000
+local function reached(limit)
+  if not limit then return nil end
+  if limit.places < 1 then return 'concurrency', UNKNOWN end
+  if limit.permits < 1 then return 'rate', limit.bucket and refilled_in(limit.bucket) or UNKNOWN end
+end

@@ -1,0 +1,151 @@
+"""The jobs that an operation may take, shard by shard, in short steps, and where each step ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from buckets.job import Job, State
+from buckets.operations.matching import matches
+from buckets.operations.record import Asked
+from buckets.pages import Pages, chunks
+from buckets.topics.topics import Topics
+from buckets.topics.walk import Position, Sought, Times, Walk
+from buckets.topics.within import is_pattern, reaches
+
+_REST = 0.5  # seconds of rest for each second of work
+_NAMES = 1000  # of topics that are judged at once
+
+
+class Place(NamedTuple):
+    """Where an operation is in a shard: behind a position among the jobs of a topic in a state; None: behind all of
+    them."""
+
+    topic: str
+    state: int
+    position: Position | None = None
+
+    def write(self) -> str:
+        """As text."""
+        return json.dumps([self.topic, self.state, self.position and list(self.position)])
+
+
+def read_place(text: str) -> Place | None:
+    """The place that a text stands for; None for an empty one, the beginning."""
+    if not text:
+        return None
+    topic, state, position = json.loads(text)
+    return Place(topic, state, position and Position(*position))
+
+
+class Step(NamedTuple):
+    """What a step found: the jobs that match, how many jobs of the topics it met, how many entries of indexes it looked
+    at, and the place behind it."""
+
+    jobs: list[Job]
+    met: int
+    looked: int
+    place: Place
+
+
+class Candidates:
+    """Walks over the jobs of operations."""
+
+    def __init__(self, topics: Topics, walk: Walk) -> None:
+        self._topics = topics
+        self._walk = walk
+
+    async def steps(
+        self, asked: Asked, shard: int, begin: Place | None, want: int, prefix: str = ""
+    ) -> AsyncIterator[Step]:
+        """The steps from a place on, up to `want` jobs each; a step may find nothing. `prefix`: that of the ids of all
+        jobs that are met."""
+        pages = Pages(self._topics.pool.redis, rest=_REST)
+        for topic in await self.topics(asked, shard):
+            if begin and topic < begin.topic:
+                continue
+            at = begin if begin and topic == begin.topic else None
+            counts = await pages.step(self.counts(asked, shard, topic))
+            if not any(counts.values()):
+                yield Step([], 0, 0, Place(topic, max(State)))
+            for state in sorted(state for state in counts if counts[state] > 0):
+                if at and (state < at.state or (state == at.state and at.position is None)):
+                    continue
+                position = at.position if at and state == at.state else None
+                async for step in self._of_state(pages, asked, shard, Place(topic, state, position), want, prefix):
+                    yield step
+
+    async def _of_state(
+        self, pages: Pages, asked: Asked, shard: int, place: Place, want: int, prefix: str
+    ) -> AsyncIterator[Step]:
+        topic, state, position = place
+        first, last = _bounds(asked, State(state))
+        back = asked.goes_back
+        since = (None if last is None else last + 1) if back else first
+        sought = Sought(topic, State(state), shard, since, prefix, back)
+        times = Times(self._topics, topic)
+        while True:
+            page = await pages.look(self._walk.look(sought, position, times, want))
+            position = None if _is_beyond(page.next, first, last, back) else page.next
+            found = [job for job in page.jobs if matches(asked, job)]
+            yield Step(found, len(page.jobs), page.looked, Place(topic, state, position))
+            if position is None:
+                return
+            await pages.rest()  # while the jobs of this step are being changed
+
+    async def topics(self, asked: Asked, shard: int) -> list[str]:
+        """The topics of a shard that an operation reaches, in order."""
+        wanted = asked.filter.topic
+        known = [wanted] if wanted and not is_pattern(wanted) else await self._topics.names(shard)
+        found: list[str] = []
+        for some in chunks(known, _NAMES):
+            found += [name for name in some if reaches(wanted, name) and reaches(asked.within, name)]
+            await asyncio.sleep(0)
+        return sorted(found)
+
+    async def counts(self, asked: Asked, shard: int, topic: str) -> dict[State, int]:
+        """How many jobs of a topic a shard has in the states that an operation takes, whatever else it asks for."""
+        counts = await self._topics.counts_in(shard, topic)
+        return {state: counts[state] for state in asked.states}
+
+    async def total(self, asked: Asked, shard: int, topic: str) -> int:
+        """As the sum of `counts`, of jobs whose times are within the bounds, to the minute or hour."""
+        total = 0
+        for state, number in (await self.counts(asked, shard, topic)).items():
+            total += (
+                number if _bounds(asked, state) == (None, None) else await self._bounded(asked, shard, topic, state)
+            )
+        return total
+
+    async def _bounded(self, asked: Asked, shard: int, topic: str, state: State) -> int:
+        first, last = _bounds(asked, state)
+        if state is State.DEAD:
+            key = self._topics.pool.keys[shard].dead(topic)
+            low, high = "-inf" if first is None else first, "+inf" if last is None else last
+            return int(await self._topics.pool.redis.read("ZCOUNT", key, low, high))
+        return sum(
+            jobs
+            for (begin, width), jobs in await self._topics.bins(shard, topic)
+            if (first is None or begin + width > first) and (last is None or begin <= last)
+        )
+
+
+def _bounds(asked: Asked, state: State) -> tuple[int | None, int | None]:
+    """The first and the last time of the jobs in a state that goes by time, as far as the filter tells."""
+    wanted = asked.filter
+    if state is State.DELAYED:
+        return wanted.due_from, wanted.due_to
+    if state is State.DEAD:
+        return wanted.died_from, wanted.died_to
+    return None, None
+
+
+def _is_beyond(position: Position | None, first: int | None, last: int | None, back: bool) -> bool:
+    """Whether all jobs behind a position are beyond the bounds."""
+    if position is None or not position.at or position.state not in (State.DELAYED, State.DEAD):
+        return position is None
+    if back:
+        return first is not None and float(position.at) < first
+    return last is not None and float(position.at) > last

@@ -1,0 +1,1 @@
+"""Waiting pops, the subscription that tells them and the timers what has come, and who polls."""

@@ -1,0 +1,166 @@
+"""The notifier: the subscriptions through which Redis notifies this process, and who is called for what.
+
+There is one subscription per shard, to its bell; those on the same server share a connection. Scripts publish:
+
+    ready n topic   a ready list of the topic was empty and got n jobs
+    due n           bucket n got an entry that is earlier than all its others
+    free            an instance gave up locks of timers
+    aside id        a record that could not be read was set aside
+    tokens version  records of tokens were changed
+    operation       an operation was planned, or has another state
+
+A process publishes `leave worker`: all waiting pops of this worker end now; or `leave_owned owner worker`: those of an
+owner. The worker's name is the rest of the line.
+
+Timers wait for the events of `alarm`, locks for those of `free`; whoever else wants to know registers a `Listener`.
+Pub/sub may lose messages, so every event is set, and every listener called, whenever a subscription is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from buckets.errors import JobQueueError
+from buckets.redis.outage import Outage
+from buckets.shards import Shards
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is tried again
+
+
+def _ignore(*_: object) -> None:
+    """What a listener does with what it does not care about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Callbacks of one listener; none may block."""
+
+    ready: Callable[[int, str, int], None] = _ignore
+    """A shard, a topic that has ready jobs there, and how many of them are new."""
+    leave: Callable[[str, str | None], None] = _ignore
+    """A worker whose waiting pops end now, and of which owner; None: of any."""
+    tokens: Callable[[int], None] = _ignore
+    """The version of the records of tokens now."""
+    operation: Callable[[], None] = _ignore
+    """There may be something to do for an operation."""
+    subscribed: Callable[[int], None] = _ignore
+    """A shard that is heard from now on; earlier messages may be lost."""
+    lost: Callable[[int], None] = _ignore
+    """A shard that is no longer heard."""
+
+
+class Notifier:
+    """The subscriptions of one namespace. `run` keeps them up."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._listeners: list[Listener] = []
+        self._alarms: dict[tuple[int, int], asyncio.Event] = {}  # by shard and bucket
+        self._free = [asyncio.Event() for _ in shards.keys]
+        self._subscribed: set[int] = set()
+        self._outages = [Outage(log, "bell.lost", "bell.found") for _ in shards.keys]
+        self.connected = asyncio.Event()
+        """Set while all subscriptions stand."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether the subscription of at least one shard stands; not of all, since masters of a Cluster may fail."""
+        return bool(self._subscribed)
+
+    def register(self, listener: Listener) -> None:
+        """Call this listener from now on."""
+        self._listeners.append(listener)
+
+    def alarm(self, shard: int, bucket: int) -> asyncio.Event:
+        """Set when a bucket may hold an entry earlier than all that its timer knows of."""
+        return self._alarms.setdefault((shard, bucket), asyncio.Event())
+
+    def free(self, shard: int) -> asyncio.Event:
+        """Set when locks of the shard may have become free."""
+        return self._free[shard]
+
+    async def run(self) -> None:
+        """Listen to all shards until cancelled; a lost subscription is renewed."""
+        async with asyncio.TaskGroup() as group:
+            for shard in range(len(self._free)):
+                group.create_task(self._listen(shard))
+
+    async def _listen(self, shard: int) -> None:
+        bell = self._shards.keys[shard].bell
+        pause = _PAUSE_S
+        while True:
+            try:
+                await self._shards.redis.listen(bell, partial(self.hear, shard), partial(self._connect, shard))
+            except JobQueueError as error:
+                self._outages[shard].begin(error, shard=shard)
+            except Exception:
+                log.exception("bell.failed", extra={"shard": shard})
+            pause = _PAUSE_S if shard in self._subscribed else min(2 * pause, _LONGEST_PAUSE_S)
+            self._disconnect(shard)
+            await asyncio.sleep(pause)
+
+    def _connect(self, shard: int) -> None:
+        self._subscribed.add(shard)
+        self._outages[shard].end(shard=shard)
+        if len(self._subscribed) == len(self._free):
+            self.connected.set()
+        self._free[shard].set()
+        for (of, _), alarm in self._alarms.items():
+            if of == shard:
+                alarm.set()
+        for listener in self._listeners:
+            listener.subscribed(shard)
+
+    def _disconnect(self, shard: int) -> None:
+        self._subscribed.discard(shard)
+        self.connected.clear()
+        for listener in self._listeners:
+            listener.lost(shard)
+
+    def hear(self, shard: int, message: str) -> None:
+        """Act on a message; what another program publishes on the channel does no harm."""
+        try:
+            self._act(shard, message)
+        except ValueError:
+            log.warning("bell.misheard", extra={"shard": shard, "length": len(message)})
+
+    def _act(self, shard: int, message: str) -> None:
+        kind, _, argument = message.partition(" ")
+        if kind == "ready":
+            number, _, topic = argument.partition(" ")
+            jobs = int(number)
+            for listener in self._listeners:
+                listener.ready(shard, topic, jobs)
+        elif kind == "due" and (shard, int(argument)) in self._alarms:
+            self._alarms[shard, int(argument)].set()
+        elif kind == "free":
+            self._free[shard].set()
+        elif kind == "aside":
+            log.error("job.set_aside", extra={"id": argument, "shard": shard})
+        elif kind == "operation":
+            for listener in self._listeners:
+                listener.operation()
+        elif kind == "leave":
+            self._tell_leave(argument, None)
+        elif kind == "leave_owned":
+            owner, _, worker = argument.partition(" ")
+            self._tell_leave(worker, owner)
+        elif kind == "tokens":
+            version = int(argument)
+            for listener in self._listeners:
+                listener.tokens(version)
+
+    def _tell_leave(self, worker: str, owner: str | None) -> None:
+        for listener in self._listeners:
+            listener.leave(worker, owner)
+
+    async def publish(self, message: str) -> None:
+        """Send a message to the notifiers of all processes, once: each listens to all shards. A process that is not
+        connected misses it. Raises Unavailable."""
+        await self._shards.redis.read("SPUBLISH", self._shards.keys[0].bell, message)

@@ -1,0 +1,1 @@
+"""`jobqueue operation` and its commands; a search without a topic is one of them."""

@@ -1,0 +1,1 @@
+"""`jobqueue token` and its commands."""

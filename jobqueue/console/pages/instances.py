@@ -1,0 +1,42 @@
+"""The processes of the service, the timers that each holds, and the Redis behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from jobqueue.console.visit import Visit, together
+
+_SUBJECTS = ("instances", "service", "workers", "redis", "clock", "namespace", "events")
+"""Of the findings of `health`, those of this page; the subject of a server or a namespace has its name, too."""
+
+
+async def show(visit: Visit) -> web.StreamResponse:
+    """All that are alive, sorted by where they run, and what `health` finds of them and of Redis."""
+    answer, health = await together(visit.ask("instances"), visit.ask("health"))
+    instances = sorted(answer["instances"], key=_place)
+    return visit.page(
+        "instances",
+        "Instances",
+        instances=instances,
+        versions=sorted({each["version"] for each in instances if each["version"]}),
+        timers=answer["shards"] * answer["buckets"],
+        held=sum(_timers(each) for each in instances),
+        shards=answer["shards"],
+        findings=[each for each in health["findings"] if each["subject"].partition(" ")[0] in _SUBJECTS],
+        examined=health["at"],
+        number_of=_timers,
+    )
+
+
+def _place(instance: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Where an instance runs, as far as it is known."""
+    return instance["host"] or "", instance["worker"] or 0, instance["pid"] or 0
+
+
+def _timers(instance: Mapping[str, Any]) -> int:
+    """How many timers an instance holds."""
+    by_shard: Mapping[str, Sequence[int]] = instance["timers"] or {}
+    return sum(map(len, by_shard.values()))

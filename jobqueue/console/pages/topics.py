@@ -1,0 +1,72 @@
+"""The topics with their counts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from jobqueue.console.charts.curves import Spark, spark
+from jobqueue.console.past import look_aside
+from jobqueue.console.visit import Visit
+
+_MOST_PAGES = 2
+_MOST_SPARKS = 50
+_SPARK_S = 1800
+_SPARKS_WITHIN_S = 0.3
+
+
+_MOST_FIRST: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "delayed": lambda topic: topic["counts"]["delayed"],
+    "ready": lambda topic: topic["counts"]["ready"],
+    "reserved": lambda topic: topic["counts"]["reserved"],
+    "dead": lambda topic: topic["counts"]["dead"],
+    "oldest ready": lambda topic: topic["oldest_ready_s"] or 0,
+    "workers": lambda topic: topic["workers"],
+}
+"""What topics are sorted by, besides their names."""
+
+
+async def show(visit: Visit) -> web.StreamResponse:
+    """Topics whose names match, sorted within the page: by name, or the most of something first."""
+    pattern, cursor = visit.text("pattern"), visit.text("cursor", 500)
+    asked = {"pattern": as_pattern(pattern)} if pattern else {}
+    pages, following = await visit.pages("topics", _MOST_PAGES, **asked, **({"cursor": cursor} if cursor else {}))
+    order = visit.choice("order", ("topic", *_MOST_FIRST))
+    topics = sorted((topic for page in pages for topic in page["topics"]), key=lambda topic: str(topic["topic"]))
+    if order in _MOST_FIRST:
+        topics.sort(key=_MOST_FIRST[order], reverse=True)
+    return visit.page(
+        "topics",
+        "Topics",
+        topics=topics,
+        sparks=await _sparks(visit, [topic["topic"] for topic in topics[:_MOST_SPARKS]]),
+        order=order,
+        pattern=pattern,
+        cursor=cursor,
+        following=following,
+    )
+
+
+async def _sparks(visit: Visit, topics: Sequence[str]) -> dict[str, Spark]:
+    """Adds and deliveries of the last half hour, of the topics for which the service has them soon. The next look has
+    those of the others: a question that nobody waits for goes on."""
+    since = time.time() // 60 * 60 + 60 - _SPARK_S
+    looks = {topic: asyncio.create_task(look_aside(visit, topic, since=since)) for topic in topics}
+    if looks:
+        await asyncio.wait(looks.values(), timeout=_SPARKS_WITHIN_S)
+    sparks = {}
+    for topic, look in looks.items():
+        if not look.done():
+            look.cancel()
+        elif look.exception() is None and (found := look.result().found) and found["bins"]:
+            sparks[topic] = spark(found)
+    return sparks
+
+
+def as_pattern(typed: str) -> str:
+    """What is typed is mostly the start of a name."""
+    return typed if "*" in typed or "?" in typed else f"{typed}*"

@@ -1,0 +1,195 @@
+"""A visit: one request of somebody who may look, and what its page needs to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from jobqueue.cli.client import Client
+from jobqueue.console import formatting
+from jobqueue.console.links import Links
+from jobqueue.console.notes import Notes
+from jobqueue.console.options import Options
+from jobqueue.console.questions import Questions, Seen
+from jobqueue.console.rendering import Templates
+
+ASKED_WITHIN_S = 1.6
+"""How long a page waits for its answers, all of them together: pages answer within 2 s."""
+REFRESH_S = 2
+
+
+class BadQuery(Exception):
+    """A parameter of an address, or a field of a form, is not as it may be; the message is a sentence."""
+
+    def __init__(self, name: str, allowed: str) -> None:
+        self.name = name
+        super().__init__(f"{name} must be {allowed}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all visits share."""
+
+    options: Options
+    links: Links
+    templates: Templates
+    questions: Questions
+    notes: Notes
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who looks. `bearer`: what `whoami` said; `may_act`: whether actions are offered, as far as the console has a say;
+    `is_open`: the service asks for no tokens; `user`: the name under which a proxy has signed them in."""
+
+    client: Client
+    key: str
+    bearer: Mapping[str, Any]
+    may_act: bool
+    is_open: bool
+    user: str = ""
+
+    def may(self, command: str) -> bool:
+        """Whether the service would take a command from them, as far as it said."""
+        commands = self.bearer.get("commands")
+        return commands is None or command in commands
+
+    def acts(self, *commands: str) -> bool:
+        """Whether to offer something that gives one of these commands."""
+        return self.may_act and any(map(self.may, commands))
+
+    def lacks(self, *commands: str) -> list[str]:
+        """Those of some commands that are not offered because the token lacks the right."""
+        return [command for command in commands if self.may_act and not self.may(command)]
+
+
+@dataclass
+class Visit:
+    """One request. Pages ask by `ask`, and end with `page`. `name`: of the page, as in its path; `form`: what a POST
+    has sent."""
+
+    place: Place
+    name: str
+    request: web.Request
+    person: Person
+    form: Mapping[str, Any] | None = None
+    nonce: str = field(default_factory=lambda: secrets.token_urlsafe(18))
+    _deadline: float = field(default_factory=lambda: time.monotonic() + ASKED_WITHIN_S)
+    _troubles: list[Seen] = field(default_factory=list)
+
+    async def see(self, command: str, **fields: Any) -> Seen:
+        """An answer, at most a second old where the service answers. Raises Refusal, Away."""
+        left = self._deadline - time.monotonic()
+        seen = await self.place.questions.ask(self.person.client, self.person.key, left, command, fields)
+        if seen.trouble:
+            self._troubles.append(seen)
+        return seen
+
+    async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """The fields of an answer. Raises as `see` does."""
+        return (await self.see(command, **fields)).fields
+
+    async def pages(self, command: str, most: int, **fields: Any) -> tuple[list[dict[str, Any]], str | None]:
+        """Several pages of an answer with a cursor, from the one in `fields` on, as long as there is time; and the
+        cursor behind them."""
+        found, cursor = [await self.ask(command, **fields)], None
+        while (cursor := found[-1]["cursor"]) and len(found) < most and time.monotonic() < self._deadline - 0.3:
+            found.append(await self.ask(command, **fields | {"cursor": cursor}))
+        return found, cursor
+
+    def text(self, name: str, longest: int = 255) -> str:
+        """A parameter as text without blanks around it; empty: it is not given. Raises BadQuery."""
+        value = self.request.query.get(name, "").strip()
+        if len(value) > longest:
+            raise BadQuery(name, f"at most {longest} characters")
+        return value
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        """A parameter that is one of some words; the first if it is not given. Raises BadQuery."""
+        value = self.request.query.get(name) or allowed[0]
+        if value not in allowed:
+            raise BadQuery(name, f"one of {', '.join(allowed)}")
+        return value
+
+    def whole(self, name: str, least: int, most: int, default: int) -> int:
+        """A parameter that is an integer within a range. Raises BadQuery."""
+        value = self.request.query.get(name, "").strip() or str(default)
+        number = int(value) if value.isdecimal() and len(value) < 10 else least - 1
+        if not least <= number <= most:
+            raise BadQuery(name, f"an integer from {least} to {most}")
+        return number
+
+    def moment(self, name: str) -> float | None:
+        """A parameter that is a time, in unix seconds; None: it is not given. Raises BadQuery."""
+        typed = self.text(name, 60)
+        try:
+            return formatting.moment(typed) if typed else None
+        except ValueError:
+            raise BadQuery(name, formatting.MOMENTS) from None
+
+    @property
+    def here(self) -> str:
+        """The address of this page, without the note that it shows once."""
+        query = {name: value for name, value in self.request.query.items() if name != "note"}
+        return self.place.links.to(self.name, **query)
+
+    def page(
+        self,
+        name: str,
+        title: str,
+        *,
+        status: int = 200,
+        refresh: bool = True,
+        every_s: int = REFRESH_S,
+        **content: Any,
+    ) -> web.Response:
+        """The answer: the whole page, or only what has changed, for a page that refreshes itself, every two seconds
+        unless it says otherwise."""
+        is_refresh = "HX-Request" in self.request.headers
+        everything = {
+            "title": title,
+            "nonce": self.nonce,
+            "person": self.person,
+            "here": self.here,
+            "at": self.name,
+            "is_known": bool(self.person.key) or self.person.is_open,
+            "refresh": every_s if refresh else 0,
+            "trouble": self._trouble(),
+            "note": None if is_refresh else self.place.notes.take(self.request.query.get("note", "")),
+            **content,
+        }
+        text = self.place.templates.render(name, "live" if is_refresh else "page", **everything)
+        return web.Response(status=status, body=text.encode(), content_type="text/html", charset="utf-8")
+
+    def _trouble(self) -> dict[str, Any] | None:
+        """Why the page is not new, and how old its oldest part is."""
+        if not self._troubles:
+            return None
+        oldest = max(self._troubles, key=lambda seen: seen.age_s)
+        return {"why": oldest.trouble, "age_s": oldest.age_s}
+
+
+async def together(*asked: Any) -> list[Any]:
+    """Answers to questions that are put at the same time; the first error, once all have ended."""
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return list(results)
+
+
+class _Value(msgspec.Struct):
+    value: msgspec.Raw = msgspec.Raw(b"")
+
+
+def body_of(raw: bytes) -> str | None:
+    """The body in an answer, as it travelled; None: the answer has none."""
+    text = bytes(msgspec.json.decode(raw, type=_Value).value).decode()
+    return text or None

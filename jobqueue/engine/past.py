@@ -1,0 +1,176 @@
+"""The past of the service: its figures over time, in bins, as the history keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from buckets import Figures, Pollers
+from buckets.topics.figures import ALL, MINUTE_MS
+from jobqueue.errors import BadField, Forbidden
+from jobqueue.metrics import history
+from jobqueue.metrics.process import LATENESS_S
+from jobqueue.schema import fields, params
+
+_SPAN_MINUTES = 60  # unless the command says otherwise
+_STEP_S = 60
+_AT_ONCE = 20  # bins, between two rests
+
+
+class Lateness(NamedTuple):
+    """How late jobs were: how many in each bucket of LATENESS_S and beyond, the median, and what 99 of 100 did not
+    exceed, in s."""
+
+    counts: Sequence[int]
+    p50: float
+    p99: float
+
+
+@dataclass(slots=True)
+class Happened:
+    """What happened in a span of time that begins at `begin` (ms since the epoch)."""
+
+    begin: int
+    adds: int
+    deliveries: int
+    finishes: int
+    deaths: dict[str, int]
+    refusals: dict[str, int]
+    due_to_ready: Lateness | None
+    due_to_delivered: Lateness | None
+
+
+class Found(NamedTuple):
+    """The figures from one time to another (ms since the epoch), in bins of `step_s`, without empty ones."""
+
+    since: int
+    until: int
+    step_s: int
+    bins: list[Happened]
+    total: Happened
+    parked: int
+
+
+class Past:
+    """Reads the figures of one namespace. `has_own`: whether this process counts a topic under its name. `settle`: adds
+    what it has counted, where that is to be in each answer."""
+
+    def __init__(
+        self,
+        figures: Figures,
+        pollers: Pollers,
+        has_own: Callable[[str], bool],
+        settle: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._figures = figures
+        self._pollers = pollers
+        self._has_own = has_own
+        self._settle = settle
+
+    async def settle(self) -> None:
+        """Add what was counted until now; of a test service only."""
+        if self._settle:
+            await self._settle()
+
+    async def read(self, command: params.Past, within: str = "") -> Found:
+        """The figures that a command asks for. Raises BadField, and Forbidden for all topics where `within` names
+        some."""
+        if command.topic is None and within:
+            raise Forbidden(
+                "figures without a topic are those of all topics, and the token reaches only some; name one"
+            )
+        if command.topic is not None:
+            await self._check_topic(command.topic)
+        await self.settle()
+        step_s = command.step or _STEP_S
+        first, last = _span(command, await self._figures.now_ms(), self._hours(command.topic))
+        _check_bins(first, last, step_s)
+        width = step_s // 60
+        numbers: dict[int, Counter[str]] = {}
+        async for minute, own in self._figures.read(command.topic or ALL, first, last):
+            numbers.setdefault(minute // width * width, Counter()).update(own)
+        bins, total = [], Counter[str]()
+        for begin, own in numbers.items():
+            bins.append(_happened(begin, own))
+            total.update(own)
+            if len(bins) % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        parked = (await self._pollers.read()).parked(command.topic)
+        return Found(first * MINUTE_MS, (last + 1) * MINUTE_MS, step_s, bins, _happened(first, total), parked)
+
+    async def _check_topic(self, topic: str) -> None:
+        """Raises BadField where nothing found would not mean that nothing happened."""
+        if not self._has_own(topic) or await self._figures.leaves_out(topic):
+            most = self._figures.most_topics
+            raise BadField(
+                f"this topic has no figures of its own: only the first {most} topics have (metrics_topics)",
+                field="topic",
+            )
+
+    def _hours(self, topic: str | None) -> int:
+        return self._figures.hours if topic is None else self._figures.topic_hours
+
+
+def _span(command: params.Past, now_ms: int, hours: int) -> tuple[int, int]:
+    """The first and the last minute since the epoch. Raises BadField."""
+    until_ms = now_ms if command.until is None else min(params.at_ms(command.until), now_ms)
+    last = -(-until_ms // MINUTE_MS) - 1
+    if command.since is None:
+        return last - min(_SPAN_MINUTES, hours * 60) + 1, last
+    since_ms = params.at_ms(command.since)
+    if since_ms < now_ms - hours * 60 * MINUTE_MS - MINUTE_MS:  # the clock of who asks may be behind
+        whose = "all topics together" if command.topic is None else "a topic"
+        raise BadField(f"since is too long ago: figures of {whose} are kept for {hours} h", field="since")
+    if since_ms >= until_ms:
+        raise BadField("since must be before until, and in the past", field="since")
+    return since_ms // MINUTE_MS, last
+
+
+def _check_bins(first: int, last: int, step_s: int) -> None:
+    width = step_s // 60
+    number = last // width - first // width + 1
+    if number > fields.MOST_BINS:
+        raise BadField(
+            f"there would be {number} bins, and {fields.MOST_BINS} are allowed; choose a longer step", field="step"
+        )
+
+
+def _happened(minute: int, numbers: Mapping[str, int]) -> Happened:
+    return Happened(
+        minute * MINUTE_MS,
+        adds=numbers.get(history.ADDS, 0),
+        deliveries=numbers.get(history.DELIVERIES, 0),
+        finishes=numbers.get(history.FINISHES, 0),
+        deaths=_behind(history.DIED, numbers),
+        refusals=_behind(history.REFUSED, numbers),
+        due_to_ready=_lateness(history.READY, numbers),
+        due_to_delivered=_lateness(history.DELIVERED, numbers),
+    )
+
+
+def _behind(prefix: str, numbers: Mapping[str, int]) -> dict[str, int]:
+    """The numbers whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): numbers[name] for name in sorted(numbers) if name.startswith(prefix)}
+
+
+def _lateness(prefix: str, numbers: Mapping[str, int]) -> Lateness | None:
+    counts = [numbers.get(f"{prefix}{place}", 0) for place in range(len(LATENESS_S) + 1)]
+    return Lateness(counts, quantile(counts, 0.5), quantile(counts, 0.99)) if any(counts) else None
+
+
+def quantile(counts: Sequence[int], share: float) -> float:
+    """The lateness in s that this share of some jobs did not exceed, as `histogram_quantile` of Prometheus estimates
+    it: values are taken as evenly spread within their bucket, and those beyond the last bound as equal to it."""
+    wanted = share * sum(counts)
+    for place, upto in enumerate(accumulate(counts)):
+        if upto >= wanted and counts[place]:
+            break
+    if place == len(LATENESS_S):
+        return LATENESS_S[-1]
+    lower = LATENESS_S[place - 1] if place else 0.0
+    part = (wanted - (upto - counts[place])) / counts[place]
+    return round(lower + (LATENESS_S[place] - lower) * part, 7)

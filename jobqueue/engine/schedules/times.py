@@ -1,0 +1,128 @@
+"""The times of a schedule, in ms since the epoch: of an interval, or of a cron expression in a time zone.
+
+Cron expressions are read by cronsim, with its rules for daylight saving, which are those of Debian's cron: where minute
+and hour are fixed, a time that the clock skips comes once, at the end of the gap, and one that it repeats comes at its
+first pass; with a `*` at the beginning of either, and with seconds, all hours count that pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import takewhile
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+_HOUR = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
+
+
+class Times(Protocol):
+    """The times at which a schedule has an occurrence."""
+
+    def after(self, ms: int) -> Iterator[int]:
+        """The times later than this one, in their order. Ends where no other is to be found."""
+
+
+class Interval:
+    """At an interval from a start: the first time is one interval later."""
+
+    def __init__(self, every_ms: int, start_ms: int) -> None:
+        self._every_ms = every_ms
+        self._start_ms = start_ms
+
+    def after(self, ms: int) -> Iterator[int]:
+        """As `Times.after`."""
+        turn = max((ms - self._start_ms) // self._every_ms + 1, 1)
+        while True:
+            yield self._start_ms + turn * self._every_ms
+            turn += 1
+
+
+class Cron:
+    """The times of a cron expression in a time zone. Raises BadCron."""
+
+    def __init__(self, expression: str, zone: str) -> None:
+        self._expression = expression
+        self._zone = zone_of(zone)
+        _check(expression)
+
+    def after(self, ms: int) -> Iterator[int]:
+        """As `Times.after`. cronsim gives up after 50 years without a match."""
+        last = datetime.fromtimestamp(ms // 1000, UTC)
+        found: datetime | None = last
+        while found:
+            found = None
+            for time in self._from(last):
+                found = self._before_change(last, time)
+                last = found or time
+                yield int(last.timestamp()) * 1000
+                if found:
+                    break
+
+    def _from(self, time: datetime) -> Iterator[datetime]:
+        """The times later than this one. (Of an hour that the clock repeats, cronsim can give the first pass when it
+        begins in the second.)"""
+        found = (each.astimezone(UTC) for each in CronSim(self._expression, time.astimezone(self._zone)))
+        return (each for each in found if each > time)
+
+    def _before_change(self, last: datetime, time: datetime) -> datetime | None:
+        """The time that cronsim has passed over between these two, if any. It goes on by whole hours, and so misses
+        what follows a change of the clock by half an hour, as on Lord Howe Island."""
+        begin = last - _HOUR
+        if (_offset(time, self._zone) - _offset(begin, self._zone)) % _HOUR == timedelta(0):
+            return None
+        first = next(each for each in self._behind(_change(begin, time, self._zone)) if each > last)
+        return first if first < time else None
+
+    def _behind(self, change: datetime) -> Iterator[datetime]:
+        """The times since a change of the clock: minute by minute to the next whole hour, and from there."""
+        begin = change
+        while begin.astimezone(self._zone).minute:
+            end = begin + _MINUTE
+            yield from takewhile(end.__gt__, self._from(begin - _SECOND))
+            begin = end
+        yield from self._from(begin - _SECOND)
+
+
+class BadCron(ValueError):
+    """An expression that cannot be read, or that matches no time."""
+
+
+@lru_cache(maxsize=1000)
+def _check(expression: str) -> None:
+    """Raises BadCron."""
+    try:
+        next(CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        raise BadCron(str(error)) from None
+    except StopIteration:
+        raise BadCron("matches no time") from None
+
+
+def zone_of(name: str) -> tzinfo:
+    """A time zone by its name in the IANA database. Raises KeyError for an unknown one."""
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (OSError, ValueError):  # such as of a folder of zones
+        raise KeyError(name) from None
+
+
+def _offset(time: datetime, zone: tzinfo) -> timedelta:
+    return time.astimezone(zone).utcoffset() or timedelta(0)
+
+
+def _change(begin: datetime, end: datetime, zone: tzinfo) -> datetime:
+    """The second at which the offset of the zone has changed, between two times with different ones."""
+    before = _offset(begin, zone)
+    while end - begin > _SECOND:
+        middle = begin + timedelta(seconds=(end - begin) // _SECOND // 2)
+        if _offset(middle, zone) == before:
+            begin = middle
+        else:
+            end = middle
+    return end

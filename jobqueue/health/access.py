@@ -1,0 +1,97 @@
+"""Findings about who may come in, and what it is proved by."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from buckets.errors import Unfit
+from jobqueue.access import tls, tokens_file
+from jobqueue.access.certificates import expiry
+from jobqueue.access.modes import beyond_loopback, open_without_word, plain_without_word
+from jobqueue.access.secret_values import is_open_to_all
+from jobqueue.errors import SettingsError
+from jobqueue.health.findings import Finding, Findings, Level
+from jobqueue.settings import Settings
+
+_DAY_S = 86_400.0
+_SOON_S = 14 * _DAY_S
+"""A certificate that ends within this time is warned of."""
+
+
+async def check_access(chosen: Settings) -> Findings:
+    """Findings about the settings of access."""
+    yield await _mode(chosen)
+    for finding in await asyncio.to_thread(_check_files, chosen):  # a file of tokens may be long
+        yield finding
+
+
+def _check_files(chosen: Settings) -> list[Finding]:
+    return [*_secret_files(chosen), *_tokens_file(chosen), *_tls(chosen)]
+
+
+async def _mode(chosen: Settings) -> Finding:
+    """Whether the service may start as open, or as plain, as it would be."""
+    try:
+        beyond = await beyond_loopback(chosen.host)
+    except OSError as error:
+        return Finding("bad", "access", f"host = {chosen.host!r} cannot be resolved: {error.strerror or error}")
+    why = (open_without_word(chosen, beyond) or plain_without_word(chosen)) if beyond else ""
+    if why:
+        return Finding("bad", "access", why)
+    if chosen.access == "tokens":
+        return Finding("ok", "access", "every request needs a token")
+    if beyond:
+        return Finding("warn", "access", f"everybody who reaches {', '.join(beyond)} may do everything (allow_open)")
+    return Finding("ok", "access", "open to every program on this machine, and to no other machine")
+
+
+def _secret_files(chosen: Settings) -> Iterator[Finding]:
+    """A warning for each secret of the settings whose file anybody may read; a mounted secret often has that mode."""
+    files = {
+        "redis_file": chosen.redis_file,
+        "journal_file": chosen.journal_file,
+        "tls_key": chosen.tls_key,
+        "console_tls_key": chosen.console_tls_key,
+    }
+    files |= {f"protocols.{name}.token_file": options.token_file for name, options in chosen.protocols.open()}
+    files |= {f"console_roles.{group}": file for group, file in chosen.console_roles.items()}
+    for name, path in files.items():
+        if path and is_open_to_all(path):
+            yield Finding("warn", name, f"every user of this machine may read {path}; chmod 600 keeps the secret")
+
+
+def _tokens_file(chosen: Settings) -> Iterator[Finding]:
+    """Whether the file of tokens can be read, if there is one."""
+    if chosen.tokens_file:
+        try:
+            records = tokens_file.read(chosen.tokens_file)
+        except SettingsError as error:
+            yield Finding("bad", "tokens_file", str(error))
+        else:
+            yield Finding("ok", "tokens_file", f"tokens in {chosen.tokens_file}: {len(records)}")
+
+
+def _tls(chosen: Settings) -> Iterator[Finding]:
+    """Whether the certificates of the service and of its console can be used, and for how long they hold."""
+    if chosen.tls_cert:
+        try:
+            yield _lasting("tls", chosen.tls_cert, tls.read(chosen).expires)
+        except Unfit as error:
+            yield Finding("bad", "tls", error.message)
+    if chosen.console_tls_cert:
+        try:
+            yield _lasting("console_tls", chosen.console_tls_cert, expiry(Path(chosen.console_tls_cert).read_text()))
+        except (OSError, ValueError) as error:
+            yield Finding("bad", "console_tls", f"{chosen.console_tls_cert} cannot be used: {error}")
+
+
+def _lasting(subject: str, file: str, expires: float) -> Finding:
+    """How long a certificate holds. `expires`: Unix time."""
+    left_s = expires - time.time()
+    if left_s <= 0:
+        return Finding("bad", subject, f"the certificate in {file} has expired")
+    level: Level = "warn" if left_s < _SOON_S else "ok"
+    return Finding(level, subject, f"the certificate in {file} holds for {left_s / _DAY_S:.0f} more days")

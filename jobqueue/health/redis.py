@@ -1,0 +1,107 @@
+"""Findings about a Redis: whether it can carry the queue, its clock, and what it holds of the namespace."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+
+from buckets.errors import Unfit
+from buckets.keys import Keys
+from buckets.namespace import FORMAT, HASH, read_meta
+from buckets.redis.client import Redis
+from buckets.shards import Shards
+from jobqueue.health.events import check_events
+from jobqueue.health.findings import Finding, Findings
+from jobqueue.redis_server.fitness import facts_of, judge
+from jobqueue.settings import Settings
+
+_CLOCK_S = 1.0  # apart, from which on clocks count as different
+
+
+async def check_redis(redis: Redis, chosen: Settings) -> Findings:
+    """All findings. Raises JobQueueError where it cannot be used."""
+    async for finding in _judged(redis, chosen):
+        yield finding
+    yield await _clock(redis)
+    async for finding in _namespace(redis, chosen):
+        yield finding
+
+
+async def _judged(redis: Redis, chosen: Settings) -> Findings:
+    """Whether it can carry the queue, and how each of its servers keeps the data."""
+    servers = await redis.servers()
+    for server in servers:
+        subject = "redis" if len(servers) == 1 else f"redis {server.name}"
+        yield Finding("ok", subject, _described(await facts_of(server)))
+        try:
+            for warning in await judge(server, chosen):
+                yield Finding("warn", subject, warning)
+        except Unfit as error:
+            yield Finding("bad", subject, error.message)
+
+
+def _described(info: Mapping[str, str]) -> str:
+    vendor = "valkey" if "valkey_version" in info else "redis"
+    memory = info.get("maxmemory_human", "?")
+    limit = "no memory limit" if info.get("maxmemory") == "0" else f"a memory limit of {memory}"
+    append = "an append-only file" if info.get("aof_enabled") == "1" else "no append-only file"
+    policy = info.get("maxmemory_policy", "unknown")
+    number = int(info.get("connected_slaves", 0))
+    replicas = f"{number or 'no'} {'replica' if number < 2 else 'replicas'}"
+    return f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}, {replicas}"
+
+
+async def _clock(redis: Redis) -> Finding:
+    before = time.time()
+    seconds, us = map(int, await redis.read("TIME"))
+    apart = (before + time.time()) / 2 - (seconds + us / 1e6)
+    if abs(apart) <= _CLOCK_S:
+        return Finding("ok", "clock", f"the clocks of this host and of Redis are {abs(apart) * 1000:.0f} ms apart")
+    sentence = f"this host's clock is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} that of Redis"
+    return Finding("warn", "clock", f"{sentence}; harmless for the queue, which follows Redis, but confusing in logs")
+
+
+async def _namespace(redis: Redis, chosen: Settings) -> Findings:
+    """What Redis holds about the namespace, which is not created here."""
+    subject = f"namespace {chosen.namespace}"
+    meta = await read_meta(redis, Keys(chosen.namespace, 0))
+    if not meta:
+        own_shards, own_buckets = chosen.numbers(redis.is_cluster)
+        sentence = f"not there yet; serve will create it with shards: {own_shards}, buckets: {own_buckets}"
+        yield Finding("ok", subject, sentence)
+        return
+    numbers = [meta.get(name, "") for name in ("shards", "buckets")]
+    if (meta.get("format"), meta.get("hash")) != (str(FORMAT), HASH) or not all(map(str.isdigit, numbers)):
+        yield Finding("bad", subject, f"written by another version, in a format that this one does not know: {meta}")
+        return
+    shards, buckets = map(int, numbers)
+    yield Finding("ok", subject, f"format {FORMAT}, shards: {shards}, buckets: {buckets}")
+    async for finding in _spread(redis, chosen.namespace, shards):
+        yield finding
+    for name, own, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
+        if own not in (0, found):
+            yield Finding(
+                "warn", subject, f"the setting {name} = {own} has no effect: the namespace was created with {found}"
+            )
+    aside = [Keys(chosen.namespace, shard).aside for shard in range(shards)]
+    count = sum([int(await redis.read("HLEN", key)) for key in aside])
+    if count:
+        yield Finding("warn", subject, f"unreadable records that were set aside: {count}, in {', '.join(aside)}")
+    else:
+        yield Finding("ok", subject, "no record was set aside")
+    async for finding in check_events(Shards(redis, chosen.namespace, shards, buckets), chosen.events_max_mb):
+        yield finding
+
+
+async def _spread(redis: Redis, namespace: str, shards: int) -> Findings:
+    """Which shards each of several servers has."""
+    servers = await redis.servers()
+    if len(servers) == 1:
+        return
+    by_server = defaultdict[str | None, list[int]](list)
+    for shard in range(shards):
+        by_server[redis.server_of(Keys(namespace, shard).meta)].append(shard)
+    for server in servers:
+        has = ", ".join(map(str, by_server[server.name])) or "none"
+        yield Finding("ok", f"redis {server.name}", f"shards of the namespace {namespace}: {has}")

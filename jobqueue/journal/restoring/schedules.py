@@ -1,0 +1,134 @@
+"""Schedules that come back: they follow the jobs, so that what they have made is there when they go on. Their ids here
+are `~` and the name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, func, select
+
+from buckets.events.restoring import PAGE, LostSchedule
+from buckets.job import LIVE
+from buckets.layout import SCHEDULE
+from buckets.schedules.record import Schedule, pack_schedule
+from buckets.topics.within import reaches
+from jobqueue.journal import tables
+from jobqueue.journal.restoring.fates import Fate
+from jobqueue.journal.restoring.gaps import Gaps
+from jobqueue.journal.restoring.listing import Candidate, Cursor, Page
+from jobqueue.journal.restoring.reading import Reading
+
+_SCHEDULE, _JOB = tables.schedule.c, tables.job.c
+_MOST_OCCURRENCES = 1_000  # of a schedule, the newest ones
+_NAMES = "schedules"  # what a cursor among them has
+
+
+class ScheduleRow(NamedTuple):
+    """A row of `jq_schedule`; its columns are described in tables.py."""
+
+    source: str
+    name: str
+    shard: int
+    topic: str
+    revision: int
+    start: int
+    next: int
+    last: int
+    definition: str
+    body_kept: int
+    ms: int
+    seq: int
+    n: int
+    at: int
+    gone: int | None
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Of what was last told."""
+        return self.ms, self.seq, self.n
+
+
+_COLUMNS = [tables.schedule.c[name] for name in ScheduleRow._fields]
+
+
+def is_schedule(some_id: str) -> bool:
+    """Whether an id is that of a schedule."""
+    return some_id.startswith(SCHEDULE)
+
+
+class LostSchedules:
+    """Schedules of some topics, by patterns, that live by the journal."""
+
+    def __init__(self, reading: Reading, topics: str, gaps: Gaps) -> None:
+        self._reading, self._topics, self._gaps = reading, topics, gaps
+
+    async def total(self) -> int:
+        """How many there are at most."""
+        counted = select(func.count()).select_from(tables.schedule).where(self._live())
+        return int((await self._reading.rows(counted))[0][0])
+
+    def _live(self) -> Any:
+        return and_(self._reading.of_source(tables.schedule), _SCHEDULE.gone.is_(None))
+
+    async def pages(self, cursor: Cursor | None) -> AsyncIterator[Page]:
+        """The pages behind a cursor, or all of them."""
+        after = cursor.get(_NAMES, "") if cursor else ""
+        while True:
+            some = select(*_COLUMNS).where(self._live(), _SCHEDULE.name > after).order_by(_SCHEDULE.name).limit(PAGE)
+            rows = [ScheduleRow(*row) for row in await self._reading.rows(some)]
+            if not rows:
+                return
+            after = rows[-1].name
+            wanted = [row for row in rows if reaches(self._topics, row.topic)]
+            yield Page([Candidate(f"{SCHEDULE}{row.name}", row.place, 0.0) for row in wanted], {_NAMES: after})
+
+    async def fates(self, wanted: Sequence[Candidate]) -> dict[str, Fate]:
+        """What becomes of schedules that Redis did not know, by id: they are read again."""
+        rows = await schedule_rows(self._reading, [each.id.removeprefix(SCHEDULE) for each in wanted])
+        return {each.id: self._fate(rows.get(each.id.removeprefix(SCHEDULE))) for each in wanted}
+
+    def _fate(self, row: ScheduleRow | None) -> Fate:
+        if row is None or row.gone is not None:
+            return Fate("ended")
+        return Fate("unsure") if self._gaps.hide(row) else fate_of(row)
+
+    async def lost(self, fates: dict[str, Fate]) -> list[LostSchedule]:
+        """Schedules that come back, with their occurrences that live."""
+        names = {some_id.removeprefix(SCHEDULE): fate.record for some_id, fate in fates.items()}
+        return [
+            LostSchedule(name, record, occurrences=await live_occurrences(self._reading, name))
+            for name, record in names.items()
+        ]
+
+
+def is_among(cursor: Cursor | None) -> bool:
+    """Whether a cursor is a place among the schedules, behind all jobs."""
+    return cursor is not None and _NAMES in cursor
+
+
+def fate_of(row: ScheduleRow) -> Fate:
+    """What becomes of a schedule that lives by the journal."""
+    if not row.body_kept:
+        return Fate("without_body")
+    if not row.topic:
+        return Fate("unreadable")
+    definition = row.definition.encode()
+    times = (row.revision, row.start, row.next, row.last)
+    return Fate("schedules", pack_schedule(Schedule(row.name, 0, *times, definition)))
+
+
+async def schedule_rows(reading: Reading, names: Sequence[str]) -> dict[str, ScheduleRow]:
+    """The rows of schedules, by name."""
+    wanted = select(*_COLUMNS).where(reading.of_source(tables.schedule), _SCHEDULE.name.in_(names))
+    return {row.name: ScheduleRow(*row) for row in await reading.rows(wanted)}
+
+
+async def live_occurrences(reading: Reading, name: str) -> list[str]:
+    """What follows the name and `@` in the ids of the occurrences that live by the journal."""
+    first, behind = f"{name}@", f"{name}A"  # the next character
+    of_it = and_(reading.of_source(tables.job), _JOB.id > first, _JOB.id < behind)
+    live = select(_JOB.id).where(of_it, _JOB.state.in_([int(state) for state in LIVE]))
+    rows = await reading.rows(live.order_by(_JOB.id.desc()).limit(_MOST_OCCURRENCES))
+    ends = [row.id.removeprefix(first) for row in rows]
+    return [end for end in ends if end.partition("@")[0].isdecimal()]

@@ -1,0 +1,181 @@
+"""`jobqueue` in a process that is forked from one that has loaded the modules.
+
+It takes a tenth of the work of a start, and there are thousands of starts in a run of all tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import jobqueue.app
+import jobqueue.cli.main
+import jobqueue.testing  # noqa: F401  # all three: to have them loaded
+from jobqueue.cli.entry import main
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(
+    [__name__, *(f"jobqueue.{name}" for name in ("journal.database", "journal.reading.running", "sinks.pump.deliver"))]
+)
+
+# What a Python, its libraries or the loader read when they start.
+_READ_AT_START = ("PYTHON", "LD_", "FAKETIME", "LC_", "LANG", "PROMETHEUS_", "MALLOC_", "SSL_")
+_FREE = "PYTHONPATH"  # the modules are loaded
+PROGRAM = [sys.executable, "-m", "jobqueue"]
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    names = (name for name in environment if name.startswith(_READ_AT_START) and name != _FREE)
+    return {name: environment[name] for name in names}
+
+
+_OURS = _read_at_start(os.environ)
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Whether a forked process is as one that starts with this environment. Only in a process of pytest-xdist: the
+    program of any other one, such as a benchmark, would be loaded again in each forked process."""
+    return "PYTEST_XDIST_WORKER" in os.environ and _read_at_start(environment) == _OURS
+
+
+class Forked:
+    """A process that runs `jobqueue`, with what tests use of asyncio.subprocess.Process."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stdin: IO[bytes] | None = None,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+    ) -> None:
+        """The caller may close the files afterwards. `stdin` None: an empty one."""
+        with Path(os.devnull).open("rb") as empty:
+            self._start(arguments, environment, (stdin or empty, stdout, stderr))
+
+    def _start(self, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[IO[bytes]]) -> None:
+        descriptors = [_Passed(each.fileno()) for each in files]
+        self._process: BaseProcess = _forks.Process(
+            target=_run, args=(list(arguments), dict(environment), descriptors), daemon=True
+        )
+        self._process.start()
+        assert self._process.pid
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Wait until it has ended; its exit code."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._process.sentinel, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self._process.sentinel)
+        self._process.join()
+        assert self.returncode is not None
+        return self.returncode
+
+
+Process = asyncio.subprocess.Process | Forked
+
+
+async def started(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+) -> Process:
+    """A process that runs `jobqueue`, forked where that is as good as a start."""
+    if can_fork(environment):
+        return Forked(arguments, environment, stdin=stdin, stdout=stdout, stderr=stderr)
+    given = asyncio.subprocess.DEVNULL if stdin is None else stdin
+    return await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, stdin=given, stdout=stdout, stderr=stderr, env=environment
+    )
+
+
+class Ran(NamedTuple):
+    """The result of a process: exit code and output."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one line of standard output."""
+        assert self.out.count("\n") == 1, self
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+async def ran(
+    arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes = b"", within_s: float = 120.0
+) -> Ran:
+    """`jobqueue`, run to its end."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        process = await started(arguments, environment, stdin=given, stdout=out, stderr=err)
+        async with asyncio.timeout(within_s):
+            code = await process.wait()
+        for written in (out, err):
+            written.seek(0)
+        return Ran(code, out.read().decode(), err.read().decode())
+
+
+class _Passed:
+    """A file descriptor that becomes one of the forked process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Callable[[Any], int], tuple[Any]]:
+        return _received, (DupFd(self._descriptor),)
+
+
+def _received(passed: Any) -> int:
+    return int(passed.detach())
+
+
+def _run(arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> None:
+    """Run the command line in the forked process."""
+    for place, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    # Made again, as they depend on whether it is a terminal; they live as long as the process.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    sys.argv = ["jobqueue", *arguments]
+    main()

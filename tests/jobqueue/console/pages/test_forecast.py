@@ -1,0 +1,58 @@
+"""The page Forecast: whose jobs fall due when, beside what was delivered at most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from tests.acceptance.service import Client, ServiceProcess
+from tests.jobqueue.access.chromium import CHROMIUM
+from tests.jobqueue.console.consoles import Console, chromium, console, watched
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)"),
+]
+
+
+class Room(NamedTuple):
+    """A console, its service, and a browser."""
+
+    console: Console
+    service: Client
+    browser: Browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def room(filled: ServiceProcess) -> AsyncIterator[Room]:
+    async with console(filled.url) as made, Client(filled.url) as client, chromium() as browser:
+        yield Room(made, client, browser)
+
+
+async def test_the_busiest_time_names_its_topics_and_is_compared_with_what_was_delivered(room: Room) -> None:
+    for topic, number in (("herd-a", 400), ("herd-b", 300)):
+        await room.service.batch([{"command": "add", "topic": topic, "body": 1, "delay": 7000} for _ in range(number)])
+    async with watched(room.browser, room.console.url) as watching:
+
+        async def is_compared() -> bool:  # not at once, as no page waits long for figures of the past
+            await watching.show("/forecast")
+            busiest = await watching.page.get_by_label("Busiest times").locator("tbody tr").first.inner_text()
+            return bool(re.search(r"\d+, more than was delivered at most\s.*herd-a 400, herd-b 300", busiest, re.S))
+
+        await until(is_compared, every_s=0.5)
+        legend = await watching.page.locator("figcaption").first.inner_text()
+        assert "herd-a" in legend and "other jobs" in legend
+        assert await watching.page.locator("line.alarm").count() == 1
+        assert await watching.axe() == []
+        assert watching.faults == []
+
+
+async def test_the_forecast_of_one_topic_has_no_others(room: Room) -> None:
+    _, text = await room.console.get("/forecast?topic=herd-b")
+    assert "herd-a" not in text and "other jobs" not in text

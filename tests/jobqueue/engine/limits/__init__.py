@@ -1,0 +1,1 @@
+"""The limits of topics, over several services that share a Redis."""
