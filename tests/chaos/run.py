@@ -25,9 +25,9 @@ from tests.chaos.stage import Instance, Stage, WorkerProcess
 from tests.chaos.survey import drained, survey
 
 WARM_UP_S = 1.0
-DRAIN_S = 60.0
-MOST_S = 180.0
-"""A run that takes this much longer than its attack counts as hung."""
+DRAIN_S = 180.0
+MOST_S = 600.0
+"""A run that takes this much longer than its attack counts as hung. Both are far more than a slow machine needs."""
 _NEVER_SAID = ("Traceback", "schedule.blocked")
 
 
@@ -68,8 +68,9 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
             broke.append(Finding("run", f"{error!r}: see {folder}/error.txt"))
     events = read(parts)
     report = await asyncio.to_thread(check, events)
-    if broke:  # before the final reads: losses are unknown, and the queue was not drained
-        report.found = [finding for finding in report.found if finding.invariant not in ("lost", "stuck")] + broke
+    if broke:  # before the final reads: what was lost or skipped is unknown, and the queue was not drained
+        unknown = ("lost", "stuck", "skipped")
+        report.found = [finding for finding in report.found if finding.invariant not in unknown] + broke
     strikes = sum(event.kind == "begin" for event in events)
     report.found += late
     report.found += judge(scenario.promise, report, seconds, strikes, short)

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from bench.figures import percentile
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
-from tests.bench.figures import percentile
 
 TOPIC = "example-callback"
 ORDERS = ROOT / "clients" / "spark" / "examples" / "orders.csv"

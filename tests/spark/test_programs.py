@@ -1,4 +1,4 @@
-"""Short runs of the worked example and of the Spark benchmarks, so that none of them rots."""
+"""A short run of the worked example, so that it does not rot."""
 
 from __future__ import annotations
 
@@ -27,12 +27,3 @@ def test_the_worked_example_calls_each_order_as_often_as_it_should_and_none_earl
         "every order as often as it should be, none early" in reported
         and "reconcile after     {'finished': 300}" in reported
     )
-
-
-def test_the_benchmark_of_the_writer_runs() -> None:
-    assert "connector into a sink" in said("tests.bench.spark", "1", "2000")
-
-
-def test_the_benchmark_of_many_orders_finds_them_all() -> None:
-    reported = said("tests.bench.million", "3000", "local[2]")
-    assert '"accepted": 3000' in reported and '"ok": 3000' in reported

@@ -13,8 +13,8 @@ import greenstalk
 import pytest
 from pystalk import BeanstalkClient, BeanstalkError
 
+from bench.compare.install import program
 from buckets.redis.client import Redis
-from tests.bench.compare.install import program
 from tests.clients.test_packages import run
 from tests.ports import free_port
 from tests.redis_server import RedisServer

@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.figures import percentile, show
 from jobqueue.access.issuing import Issued
 from tests.acceptance.service import Client
 from tests.access.guarded import Guarded, guarded
 from tests.access.rates.greedy import Outcome, ask
-from tests.bench.figures import percentile, show
 
 RATE = 500
 PER_SECOND = 100

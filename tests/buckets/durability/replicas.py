@@ -14,7 +14,7 @@ from tests.waiting import until
 
 
 @contextmanager
-def chain(servers: int, *options: str, program: str | None = None) -> Iterator[list[RedisServer]]:
+def chain(servers: int, *options: str) -> Iterator[list[RedisServer]]:
     """Redis servers, each a replica of the previous one. They may not be in step yet: see `in_step`."""
     with ExitStack() as stack:
         chained: list[RedisServer] = []
@@ -25,7 +25,7 @@ def chain(servers: int, *options: str, program: str | None = None) -> Iterator[l
             master = ("--replicaof", "127.0.0.1", str(before)) if before else ()
             # By default a full copy waits 5 s for more replicas to come.
             own = ("--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", *master)
-            server = RedisServer(folder, *own, *options, server=program)
+            server = RedisServer(folder, *own, *options)
             chained.append(stack.enter_context(server))
             before = port
         yield chained

@@ -21,7 +21,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.durability.replicas import chain, cut_off, in_step
 from tests.buckets.jobs import add, get, pop_one, state
-from tests.redis_server import RedisServer, binaries
+from tests.redis_server import RedisServer
 from tests.waiting import until
 
 Serve = Callable[..., Awaitable[tuple[Durable, list[RedisServer]]]]
@@ -49,12 +49,11 @@ async def serve() -> AsyncIterator[Serve]:
         async def serve(
             servers: int,
             *options: str,
-            program: str | None = None,
             timeout_s: float = 5.0,
             redis_timeout_s: float = 5.0,
             shards: int = 1,
         ) -> tuple[Durable, list[RedisServer]]:
-            started = stack.enter_context(chain(servers, *options, program=program))
+            started = stack.enter_context(chain(servers, *options))
             place = Path(f"{started[0].socket}.place")  # a test can point it to another server
             lead(place, started[0])
             redis = Redis(f"unix://{place}", redis_timeout_s, Notes())
@@ -115,20 +114,18 @@ def blocked(operator: Redis) -> Callable[[], Awaitable[bool]]:
     return waits
 
 
-@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
-async def test_a_change_that_a_replica_has_is_replicated(serve: Serve, program: str) -> None:
-    durable, _ = await serve(2, program=program)
+async def test_a_change_that_a_replica_has_is_replicated(serve: Serve) -> None:
+    durable, _ = await serve(2)
     pool = durable.pool
     assert await add_durably(durable, "a") == REPLICATED
     assert await durable.change([Want("a", REPLICATED, "a")], pool.delete) == [Outcome("ready", REPLICATED)]
 
 
-@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
 async def test_what_others_wrote_is_told_by_what_the_replicas_have(
-    serve: Serve, operator: Callable[[RedisServer], Redis], program: str
+    serve: Serve, operator: Callable[[RedisServer], Redis]
 ) -> None:
     """A repeated add may find the job of another client that is in the memory of one server only."""
-    durable, servers = await serve(2, program=program)
+    durable, servers = await serve(2)
     (shard,) = durable.pool.keys
     other = operator(servers[0])
     link = await other.link_to(shard.meta)  # on which nothing is written
@@ -314,11 +311,10 @@ async def test_a_master_that_is_made_a_replica_while_it_waits_proves_nothing(
     assert (result.result, durability) == ("created", LOCAL)
 
 
-@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
 async def test_the_replicas_of_a_new_master_do_not_speak_for_what_the_old_one_took(
-    serve: Serve, operator: Callable[[RedisServer], Redis], program: str
+    serve: Serve, operator: Callable[[RedisServer], Redis]
 ) -> None:
-    durable, servers = await serve(3, program=program)
+    durable, servers = await serve(3)
     old, new, _ = servers
     master = operator(new)
     await in_step(master)
@@ -444,9 +440,8 @@ async def test_a_redis_that_is_away_is_told_in_the_place_of_each_change(serve: S
 SAFE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
-@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
-async def test_all_that_was_called_fsynced_is_there_after_a_kill_under_load(serve: Serve, program: str) -> None:
-    durable, servers = await serve(1, *SAFE, program=program)
+async def test_all_that_was_called_fsynced_is_there_after_a_kill_under_load(serve: Serve) -> None:
+    durable, servers = await serve(1, *SAFE)
     kept, stop = await produced(durable, FSYNCED)
     await until(lambda: len(kept) > 200)
     servers[0].kill()
@@ -457,7 +452,6 @@ async def test_all_that_was_called_fsynced_is_there_after_a_kill_under_load(serv
     assert set(await asyncio.gather(*(state(durable.pool, job_id) for job_id in kept))) == {"ready"}
 
 
-@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
 @pytest.mark.parametrize(
     "options",
     [
@@ -468,19 +462,16 @@ async def test_all_that_was_called_fsynced_is_there_after_a_kill_under_load(serv
     ],
     ids=" ".join,
 )
-async def test_where_an_answer_may_come_before_the_fsync_it_is_local(
-    serve: Serve, program: str, options: tuple[str, ...]
-) -> None:
-    durable, _ = await serve(1, *options, program=program, timeout_s=0.3)
+async def test_where_an_answer_may_come_before_the_fsync_it_is_local(serve: Serve, options: tuple[str, ...]) -> None:
+    durable, _ = await serve(1, *options, timeout_s=0.3)
     assert [await add_durably(durable, f"{n}", FSYNCED) for n in range(3)] == [LOCAL] * 3
     assert await state(durable.pool, "2") == "ready"
 
 
-@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
 async def test_a_server_that_takes_no_barrier_any_more_tells_nothing(
-    serve: Serve, operator: Callable[[RedisServer], Redis], program: str
+    serve: Serve, operator: Callable[[RedisServer], Redis]
 ) -> None:
-    durable, servers = await serve(1, *SAFE, program=program)
+    durable, servers = await serve(1, *SAFE)
 
     async def demoted(jobs: Sequence[NewJob]) -> Sequence[Any]:
         results = await durable.pool.add(jobs)

@@ -18,7 +18,7 @@ from buckets.redis.url import read_url
 from tests.buckets.jobs import add, popped_ids
 from tests.ports import free_port
 from tests.redis_node import Access, RedisNode, Tls
-from tests.redis_server import binaries, knows_tls
+from tests.redis_server import binary, knows_tls
 
 ACCESS = Access("queue", "secret")
 
@@ -26,8 +26,8 @@ ACCESS = Access("queue", "secret")
 @pytest.fixture
 async def secure(tmp_path: Path) -> AsyncIterator[RedisNode]:
     """A server that only speaks TLS, and only admits a user with a password and a client certificate."""
-    server = next(filter(knows_tls, binaries()), None)
-    if server is None:
+    server = binary()
+    if not knows_tls(server):
         pytest.skip("no Redis at hand was built with TLS")
     node = RedisNode(tmp_path / "node", free_port(), ["save ''"], ACCESS, tls=Tls(tmp_path / "tls"), server=server)
     await node.start()

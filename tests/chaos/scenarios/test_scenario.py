@@ -64,9 +64,13 @@ def test_lateness_within_its_marks_is_right() -> None:
 
 
 def test_the_short_form_has_no_marks_of_lateness() -> None:
-    missed = measured(late_all={"p99": 501.0}, outage_s=5.0)
+    missed = measured(late_all={"p99": 501.0}, outage_s=12.5)
     assert len(said(Promise(late_p99_ms=500, outage_s=4), missed)) == 2
     assert len(said(Promise(late_p99_ms=500, outage_s=4), missed, short=True)) == 1
+
+
+def test_an_outage_may_last_three_times_as_long_in_the_short_form() -> None:
+    assert said(Promise(outage_s=4), measured(outage_s=11.5), short=True) == []
 
 
 def test_scenarios_have_names_of_their_own_and_times_that_fit_33_and_five_minutes() -> None:

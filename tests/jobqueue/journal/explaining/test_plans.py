@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from bench.explain import fill
 from buckets.job import State
 from jobqueue.journal.auditing.asked import Asked
 from jobqueue.journal.auditing.questions import QUESTIONS
 from jobqueue.journal.explainer import explain_of
 from jobqueue.journal.explaining.timeline import Wait
 from jobqueue.journal.history import Journal
-from tests.bench.explain import fill
 
 EVENTS = 20_000
 BEGIN = 1_795_392_000_000
