@@ -22,7 +22,7 @@ CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 GROUPS := redis databases brokers clients browser spark deploy faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long fuzz lint format docs man acl lock dashboards pictures demo demo-spark
+.PHONY: help setup setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock dashboards pictures demo demo-spark
 .PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
@@ -166,6 +166,9 @@ demo: setup  ## close 500 real orders, with a console to watch them; fails if a 
 
 demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
 	$(BIN)/python -m tests.spark.demo
+
+mutants: setup-test  ## put each fault of tests/mutants into a copy of the checkout, and run the test that has to fail then; ONLY=part of a path
+	$(BIN)/python -m tests.mutants $(ONLY)
 
 bench-check: setup-test  ## run each benchmark briefly, so that none of them rots; what it measures is not judged
 	$(BIN)/python -m pytest -m "slow or not slow" bench
