@@ -88,7 +88,7 @@ GROUPS = {
     "test": Group("everything that needs no more than `make setup-test` installs"),
     "faults": Group(
         "kills, failovers, random requests",
-        (Need("/usr/lib/*/faketime/libfaketimeMT.so.1", ("libfaketime",)),),
+        (*_DATABASES, Need("/usr/lib/*/faketime/libfaketimeMT.so.1", ("libfaketime",))),
         (
             "tests/acceptance/test_(clocks|kills)",
             "tests/access/doors/test_heads",
@@ -98,7 +98,9 @@ GROUPS = {
             "tests/clients/gaps/.*python",
             "tests/fuzz/",
             "tests/jobqueue/engine/limits/test_load",
-            "tests/jobqueue/journal/reading/test_(cluster|failover)",
+            "tests/jobqueue/journal/reading/test_(cluster|exactly_once|failover|fault_points)",
+            "tests/jobqueue/journal/restoring/test_(kills|under_load)",
+            "tests/jobqueue/journal/export/test_broken_off",
             "tests/operations/test_(operations_go_on|redis_lost|redis_sets)",
             "tests/wires/test_(fuzz|kills)",
         ),
@@ -238,7 +240,7 @@ def run(name: str) -> int:
     # With it, thousands of processes would compile their modules again.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if name == "redis":
-        environment["JOBQUEUE_TEST_REDIS"] = shutil.which("redis-server") or "redis-server"
+        environment["TEST_REDIS"] = shutil.which("redis-server") or "redis-server"
     first = subprocess.run([*command, *PARALLEL], cwd=ROOT, env=environment, check=False).returncode
     failed = _failed(cache)
     if first != _FAILED or name == "test" or not failed or len(failed) > _MOST_AGAIN:

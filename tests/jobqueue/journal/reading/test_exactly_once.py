@@ -27,10 +27,12 @@ from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, journal
 from tests.jobqueue.journal.servers import Server
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 TOPICS = ("t", "u")
 WORKERS, PRODUCERS, OPERATORS = 6, 3, 2
 _LEASE_S = 0.3
+_TURNS = 400  # of the load, between two kills
 
 
 class Load:
@@ -40,6 +42,7 @@ class Load:
         self._client = client
         self._random = random.Random(seed)
         self._ids: list[str] = []
+        self._turns = 0
         self._stopping = False
 
     async def run(self) -> None:
@@ -51,10 +54,16 @@ class Load:
     def stop(self) -> None:
         self._stopping = True
 
+    async def more(self, turns: int) -> None:
+        """Wait until so many more turns have succeeded."""
+        wanted = self._turns + turns
+        await until(lambda: self._turns >= wanted)
+
     async def _repeat(self, turn: Callable[[], Awaitable[None]]) -> None:
         while not self._stopping:
             with contextlib.suppress(aiohttp.ClientError, OSError, KeyError, TimeoutError):
                 await turn()
+                self._turns += 1
             await asyncio.sleep(self._random.random() / 200)
 
     async def _produce(self) -> None:
@@ -156,9 +165,9 @@ async def survive(folder: Path, database: Database, kills: dict[str, int], seed:
             victims = [victim for victim, number in kills.items() for _ in range(number)]
             random.Random(seed).shuffle(victims)
             for victim in victims:
-                await asyncio.sleep(0.4)
+                await load.more(_TURNS)
                 await getattr(stage, f"kill_{victim}")()
-            await asyncio.sleep(0.5)
+            await load.more(_TURNS)
             load.stop()
             await loading
             await stage.service.stop()  # and with it the timers
