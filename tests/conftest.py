@@ -56,23 +56,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """One file per process at a time; all of Spark's files go to two processes, as each starts and warms up a JVM."""
+    """One file per process at a time; all of Spark's files go to one process, which starts and warms up a JVM."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        if not file.startswith("tests/spark/"):
-            return file
-        return "spark, a to i" if Path(file).name < "test_j" else "spark, j to z"
+        return "spark" if file.startswith("tests/spark/") else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
     return _Scheduling(config, log)
 
 
-# These take minutes, or wait for failovers: run last, one of them would keep a single process busy at the end.
+# These take longest: run last, one of them would keep a single process busy at the end.
 _FIRST = (
-    *("tests/spark/", "brokers/test_suite.py", "test_cluster.py", "test_redis_sets.py", "test_sentinels.py"),
-    *("tests/chaos/", "test_timers"),
+    *("tests/spark/", "brokers/test_suite.py", "buckets/test_model.py", "test_cluster.py", "test_redis_sets.py"),
+    *("test_sentinels.py", "tests/chaos/", "tests/fuzz/", "test_timers", "test_explainer.py", "test_questions.py"),
+    *("conformance/test_scenario.py", "schedules/test_times.py", "test_random_damage.py", "test_scopes.py"),
+    *("console/test_pages.py", "test_virtual_time.py", "test_users_acl.py"),
 )
 
 

@@ -24,7 +24,7 @@ class Instance(ServiceProcess):
         super().__init__(*flags, log=log)
         self._environment = environment
 
-    async def _spawn(self) -> None:
+    async def spawn(self) -> None:
         assert self._log
         kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
         with self._log.open("ab") as output:
