@@ -15,9 +15,7 @@ from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Instance, Stage
 
 _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-
-
-_PATIENCE_S = 30.0  # it may be about to start again
+_PATIENCE_S = 180.0  # it may be about to start again
 
 
 async def _is_wrong(instance: Instance, offset_s: float) -> None:
