@@ -21,7 +21,7 @@ from tests.redis_sentinels import SentinelSet
 
 _NAME = "name=jobqueue "  # names the service's connections in CLIENT LIST (buckets/redis/url.py)
 _PAGE = 1000
-_SETTLED_S = 10.0
+_SETTLED_S = 60.0
 """How long until unused resources must be released: a service takes a moment to notice that its clients hung up."""
 _AGAIN_S = 0.2
 
