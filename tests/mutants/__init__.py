@@ -31,11 +31,15 @@ class Mutant:
     says: str
 
     def mutated(self, root: Path = ROOT) -> str:
-        """The text of its file with the fault. Raises ValueError if the line is not there exactly once."""
+        """The text of its file with the fault. Raises ValueError if the line is not there exactly once, and SyntaxError
+        if Python could not load the file: then any test would fail."""
         text = (root / self.file).read_text()
         if (number := text.count(self.line)) != 1 or self.line == self.instead:
             raise ValueError(f"{self.file} has {number} times, not once: {self.line!r}")
-        return text.replace(self.line, self.instead)
+        text = text.replace(self.line, self.instead)
+        if self.file.endswith(".py"):
+            compile(text, self.file, "exec")
+        return text
 
 
 def mutants() -> list[Mutant]:

@@ -6,8 +6,10 @@ Prints a line for each; exits with 1 if one was not caught, or does not apply an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,26 +41,31 @@ def judged(mutant: Mutant, tree: Path) -> str:
     file, before = tree / mutant.file, (tree / mutant.file).read_text()
     try:
         file.write_text(mutant.mutated(tree))
-    except ValueError as error:
+    except (ValueError, SyntaxError) as error:
         return f"DOES NOT APPLY: {error}"
     packages = os.pathsep.join(str(tree / "clients" / each) for each in ("python", "spark"))
     command = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.caught_by)
+    # A session of its own, so that what the tests have started ends with them.
+    ran = subprocess.Popen(
+        command,
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": packages},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        ran = subprocess.run(
-            command,
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": packages},
-            capture_output=True,
-            check=False,
-            text=True,
-            timeout=_PATIENCE_S,
-        )
+        said, _ = ran.communicate(timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:
         return "HANGS"
     finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(ran.pid, signal.SIGKILL)
+        ran.communicate()
         file.write_text(before)
     words = {_PASSED: "SURVIVED", _FAILED: "caught"}
-    return words.get(ran.returncode) or f"NO TEST RAN: {ran.stdout[-500:]}"
+    return words.get(ran.returncode) or f"NO TEST RAN: {said[-500:]}"
 
 
 def main(given: Sequence[str] | None = None) -> int:

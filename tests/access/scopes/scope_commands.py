@@ -197,7 +197,7 @@ _TAKES = {"kick": "dead", "run": "delayed", "reschedule": "delayed"}
 
 
 def _operation(world: World, scope: Scope) -> Command:
-    """Any but a start that changes jobs, as that goes on behind the answer (test_operation_scopes)."""
+    """Any but a start that changes jobs, as that goes on after the answer."""
     rng = world.rng
     do = rng.choice(["plan", "plan", "list", "get", "get", "cancel", "cancel", "pause", "resume", "start"])
     if do == "list":
