@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from buckets.clock import HeldClock
@@ -185,6 +187,26 @@ async def test_a_job_that_changed_meanwhile_is_skipped(pool: Pool) -> None:
         await Operations(pool).start(operation.id, 1000, "ann")
         done = await reached(pool, operation.id, "done")
     assert (done.done, done.skipped) == (4, 1)
+
+
+async def test_a_job_that_a_worker_has_since_its_page_was_read_is_skipped(
+    redis: Redis, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, popped = Operations.apply, []
+
+    async def apply_later(*arguments: Any) -> Any:
+        if not popped:
+            popped.append(await pop_one(pool))
+        return await apply(*arguments)
+
+    monkeypatch.setattr(Operations, "apply", apply_later)
+    await add(pool, "a")
+    await add(pool, "b")
+    async with carried_out(pool):
+        done = await carry_out(pool, "delete")
+    assert (done.done, done.skipped) == (1, 1)
+    assert [await state(pool, job_id) for job_id in ("a", "b")] == ["reserved", "deleted"]
+    await check_books(redis, pool)
 
 
 async def test_jobs_of_topics_out_of_reach_are_left_alone(pool: Pool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from buckets.errors import JobQueueError, NotFound, Unanswered
+from buckets.errors import AlreadyExists, JobQueueError, NotFound, Unanswered
 from buckets.job import NewJob, Tag
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Prepared
@@ -71,6 +71,16 @@ async def test_the_jobs_of_one_turn_share_a_script_and_each_caller_gets_its_own(
         now, later = await told.next()
         assert (now.result, now.state, later.state) == ("created", "ready", "delayed")
     assert await calls(redis) == before + 1
+
+
+async def test_adds_of_one_turn_keep_each_its_own_condition(pool: Pool) -> None:
+    await add(pool, "a", "other")
+    lanes, told = await opened(pool), Outcomes()
+    assert lanes.add([prepared(pool, "a")], told.take, "t")
+    assert lanes.add([prepared(pool, "b")], told.take)
+    (refused,), (added,) = await told.next(), await told.next()
+    assert isinstance(refused, AlreadyExists) and refused.state is None
+    assert added.result == "created"
 
 
 async def test_an_id_that_comes_twice_in_a_turn_is_added_once(pool: Pool) -> None:

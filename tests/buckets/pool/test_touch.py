@@ -89,6 +89,15 @@ async def test_a_lease_of_an_earlier_life_is_stale(pool: Pool, ask: Ask) -> None
         await ask(pool, "a", old.lease)
 
 
+@pytest.mark.parametrize("ask", ASKS, ids=[ask.__name__ for ask in ASKS])
+async def test_a_lease_that_redis_forgot_in_a_failover_is_stale(pool: Pool, ask: Ask) -> None:
+    await add(pool, "a", ttr_ms=60_000)
+    known = await pop_one(pool)
+    with pytest.raises(StaleLease):
+        await ask(pool, "a", known.lease + 1)
+    assert await is_stored(pool, known)
+
+
 async def test_a_lease_that_ran_out_but_was_not_moved_yet_is_still_the_workers(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:

@@ -86,6 +86,14 @@ async def test_a_pattern_knows_only_star_and_question_mark(pool: Pool) -> None:
         assert await pool.get("a", within) is None, within
 
 
+async def test_two_parts_of_a_pattern_do_not_match_the_same_characters(pool: Pool) -> None:
+    await add(pool, "a", "aba")
+    assert await pool.get("a", "*ab*a*")
+    for within in ("*ab*ba*", "*a*b*ba*", "ab*ba", "aba*a", "*aba*a"):
+        assert await pool.get("a", within) is None, within
+        assert not reaches(within, "aba"), within
+
+
 async def test_scripts_and_the_service_agree_on_what_is_within(pool: Pool) -> None:
     dice = random.Random(7)
     topics = {"".join(dice.choices("ab%.-+", k=dice.randrange(1, 6))) for _ in range(40)}
