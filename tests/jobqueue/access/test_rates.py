@@ -73,6 +73,13 @@ async def test_what_is_left_of_a_lease_is_not_spent_later(live_pool: Pool, monke
     assert (await one.take([0] * 800))[0] in range(699, 720)
 
 
+async def test_commands_refused_for_their_bytes_do_not_count_as_commands(live_pool: Pool) -> None:
+    one = bucket(live_pool, rate=1, burst=20, bytes=100)
+    done, _ = await one.take([1000, 900, 900])
+    assert done == 1
+    assert await one.take([0] * 19) == (19, 0.0)
+
+
 async def test_bytes_have_a_rate_of_their_own_and_a_body_passes_whole_or_not_at_all(live_pool: Pool) -> None:
     one = bucket(live_pool, bytes=100)  # a full one has room for the largest body: 1,000 bytes
     assert await one.take([600, 300, 0]) == (3, 0.0)

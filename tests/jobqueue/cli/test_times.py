@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from jobqueue.cli.times import duration, moment
+from jobqueue.cli.times import duration, moment, past
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +100,23 @@ def test_what_is_not_a_time_or_could_mean_two_is_refused_with_examples(typed: st
 def test_a_time_that_is_skipped_or_comes_twice_is_refused(typed: str) -> None:
     with pytest.raises(ValueError, match="is when the clocks are changed; give the offset"):
         moment(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("2h", datetime(2026, 11, 22, 7, 30)),
+        ("09:00", datetime(2026, 11, 22, 9, 0)),
+        ("18:00", datetime(2026, 11, 21, 18, 0)),
+        ("today 09:00", datetime(2026, 11, 22, 9, 0)),
+        ("2026-11-01", datetime(2026, 11, 1)),
+    ],
+)
+def test_a_past_moment_is_a_duration_ago_or_the_last_one_of_its_name(typed: str, expected: datetime) -> None:
+    assert past(typed, NOW) == expected.timestamp()
+
+
+@pytest.mark.parametrize("typed", ["today 13:00", "tomorrow 09:00", "2026-11-23"])
+def test_a_moment_that_is_to_come_is_refused_where_a_past_one_is_wanted(typed: str) -> None:
+    with pytest.raises(ValueError, match="is not over yet"):
+        past(typed, NOW)
