@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.figures import show
 from buckets import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 SLOW_US = 5000
 IDLE_S = 5

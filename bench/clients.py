@@ -22,7 +22,7 @@ from bench.figures import show
 from bench.programs.bare import BATCH
 from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.conformance.participants import PARTICIPANTS, Participant, Worker
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 TTR_S = 1.0
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from bench.memory import BODY
 from buckets import NewJob, Pool, Redis
 from tests.acceptance.service import ServiceProcess
-from tests.redis_cluster import MASTERS, ClusterSet
-from tests.redis_server import RedisServer
+from tests.kit.redis_cluster import MASTERS, ClusterSet
+from tests.kit.redis_server import RedisServer
 
 JOBS = 20_000  # per round
 ROUNDS = 5

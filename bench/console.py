@@ -28,9 +28,9 @@ from bench.figures import percentile, show
 from bench.walk import names_of, pops_during
 from buckets import NewJob, Pool, Redis, Topics
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 TOPICS, RARE, DEAD = 1000, "rare", "dead"
 BODY = b'{"order": 1234567890}'

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.memory import BODY, fill
 from buckets import NewJob, Pool, Redis
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 WORK = 5000  # jobs per round
 ROUNDS = 9

@@ -28,7 +28,7 @@ from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.tables import event
 from tests.jobqueue.journal.reading.process import JournalProcess
 from tests.jobqueue.journal.servers import MariaDB, Missing, PostgreSQL, Server
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 RATES = (5_000, 20_000)

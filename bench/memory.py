@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from buckets import NewJob, Pool, Redis
-from tests.redis_server import RedisServer, binaries
+from tests.kit.redis_server import RedisServer, binaries
 
 BODY = b'"' + b"x" * 98 + b'"'
 BATCH = 1000

@@ -25,7 +25,7 @@ import pyarrow.parquet
 import pyspark
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 ORDERS = 1_000_000
 CLUSTER = "local-cluster[1,2,1024]"

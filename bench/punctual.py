@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.figures import show
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 JOBS = 150
 

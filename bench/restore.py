@@ -22,7 +22,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal.reading.sql import Sql
 from tests.jobqueue.journal.reading.process import JournalProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 JOBS = 100_000
 _AT_ONCE = 1_000

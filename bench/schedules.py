@@ -19,7 +19,7 @@ from typing import Any
 from bench.figures import show
 from buckets import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 EVERY_S = 5
 _PACE_S = 0.05

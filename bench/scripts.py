@@ -30,7 +30,7 @@ from buckets import NewJob, Pool, Redis
 from buckets.job import DEFAULT_RETENTION_MS
 from buckets.pool.add_codec import Preparing, pack_groups
 from buckets.scripts import SCRIPTS, Script, Value
-from tests.redis_server import RedisServer, binaries
+from tests.kit.redis_server import RedisServer, binaries
 
 ROUNDS = 9
 PREPARING = Preparing(1)

@@ -23,8 +23,8 @@ from bench.memory import used, vendor
 from buckets import NewJob, Pool, Redis
 from buckets.job import State
 from jobqueue.cli.needs import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
-from tests.redis_server import RedisServer, binaries
-from tests.waiting import tick_all
+from tests.kit.redis_server import RedisServer, binaries
+from tests.kit.waiting import tick_all
 
 JOBS = 20_000  # as full as the hash tables of Redis are on average: 61 %
 SHAPES = ((20, 20), (20, 100), (36, 250), (20, 1000), (36, 4000))  # characters of the id, bytes of the body

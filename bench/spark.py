@@ -26,7 +26,7 @@ from pyspark_jobqueue.connector.options import Target
 from pyspark_jobqueue.connector.service import Service
 
 from tests.acceptance.service import ROOT
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 from tests.spark.conftest import CONF
 from tests.spark.serving import Serving
 

@@ -34,7 +34,7 @@ from bench.compare.load.compiled import compiler
 from bench.compare.systems import ours
 from bench.compare.works import TINY
 from tests.acceptance.service import ROOT
-from tests.redis_server import binaries, binary
+from tests.kit.redis_server import binaries, binary
 
 TIMED = ["late", "burst", "crowd", "growth"]  # works that begin at a due time: they wait more than they work
 

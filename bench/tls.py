@@ -20,7 +20,7 @@ from bench.compare.processes import cpu_us
 from tests.acceptance.service import ServiceProcess
 from tests.access.secure import Link, Secure
 from tests.jobqueue.access.authorities import Files
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 CONNECTIONS = 32
 ROUNDS, SECONDS = 6, 3.0

@@ -22,7 +22,7 @@ from bench.memory import BATCH, BODY
 from buckets import NewJob, Pool, Redis
 from buckets.scripts import SCRIPTS
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 QUIET_S = 10.0  # of load without a walk
 TOPICS = 20

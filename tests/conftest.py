@@ -18,7 +18,7 @@ from buckets.clock import HeldClock
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests import groups
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 # The same examples in every run, however slow the machine; a failure prints how to reproduce it.
 settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,7 +17,7 @@ from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import BROKERS, Missing
 from tests.jobqueue.sinks.brokers.conftest import new_broker
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 IN_FLIGHT = 200
 

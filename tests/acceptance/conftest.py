@@ -8,7 +8,7 @@ import pytest
 
 from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 TOPIC = "order-close"
 SPREAD_S = 8.0

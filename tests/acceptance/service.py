@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 
 from tests.chaos.forked import PROGRAM, Process, started
-from tests.ports import free_port
-from tests.waiting import PATIENCE_S
+from tests.kit.ports import free_port
+from tests.kit.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 JOBQUEUE = PROGRAM

@@ -21,8 +21,8 @@ from jobqueue.schema.access_answers import LoggedAction
 from jobqueue.schema.answers import ANSWERS, Copy, HandedOut, Listed, Refusal
 from jobqueue.schema.described import Described
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 class Seen:

@@ -21,7 +21,7 @@ from tests.acceptance.receiver import Receiver, status
 from tests.acceptance.service import Client
 from tests.acceptance.shell import Shell, environment
 from tests.chaos import forked
-from tests.waiting import until
+from tests.kit.waiting import until
 
 LOOPBACK = "--allow-network=127.0.0.0/8"
 REFUSED = "the address of the host is not allowed (see --allow-network)"

@@ -14,8 +14,8 @@ from jobqueue import __version__
 from jobqueue.schema import params
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture

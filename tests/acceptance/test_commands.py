@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 async def test_the_four_commands_work_as_the_protocol_writes_them(client: Client) -> None:

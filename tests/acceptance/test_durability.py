@@ -14,8 +14,8 @@ from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.durability.replicas import chain, in_step
 from tests.jobqueue.metrics.test_process import values
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 Serve = Callable[..., Awaitable[tuple[Client, list[RedisServer]]]]
 

@@ -11,7 +11,7 @@ from buckets import Redis
 from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.chaos import forked
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 async def fsck(*flags: str) -> tuple[int, str, str]:

@@ -17,8 +17,8 @@ import pytest
 
 from buckets import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 Pair = tuple[ServiceProcess, ServiceProcess]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 SECRET = "hunter2-of-the-customer"  # noqa: S105 - it is no password anywhere else
 

@@ -20,8 +20,8 @@ from buckets.shards import Shards
 from jobqueue import __version__
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.metrics.test_process import Values, values
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 READY = "jobqueue_due_to_ready_seconds_count"
 DELIVERED = "jobqueue_due_to_delivered_seconds_count"

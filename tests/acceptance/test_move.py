@@ -18,8 +18,8 @@ from buckets.pool.pool import Pool
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.chaos import forked
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR_MS = 3_600_000
 _MOVER = """

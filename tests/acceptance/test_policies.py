@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 POLICIES = """
 idle_topic_s = 0.2

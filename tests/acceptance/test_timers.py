@@ -14,8 +14,8 @@ from buckets import Pool, Redis
 from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.test_metrics import told
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 BUCKETS = 8
 

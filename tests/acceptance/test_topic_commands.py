@@ -12,8 +12,8 @@ from typing import Any
 
 from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 KIB = 1024
 WORDS = ["delayed", "ready", "reserved", "dead"]

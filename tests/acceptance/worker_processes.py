@@ -12,7 +12,7 @@ import aiohttp
 
 from tests.acceptance.service import ServiceProcess
 from tests.acceptance.test_metrics import told
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 def lines(log: Path, event: str = "") -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued, Issuing
 from tests.acceptance.service import ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 SETTINGS = 'access = "tokens"\nopen_paths = ["/metrics"]\n'
 

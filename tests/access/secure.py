@@ -14,8 +14,8 @@ import trustme
 
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.access.authorities import Files
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 WORKERS = 2
 _BODY = b'{"command": "add", "topic": "t", "body": 1}'

@@ -13,9 +13,9 @@ import pytest
 
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.access.authorities import Files
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the point of these tests
 ADD = {"command": "add", "topic": "t", "id": "a", "body": 1}

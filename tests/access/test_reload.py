@@ -18,7 +18,7 @@ from pathlib import Path
 import trustme
 
 from tests.access.secure import Link, Secure, is_answered, secure
-from tests.waiting import until
+from tests.kit.waiting import until
 
 RATE = int(os.environ.get("JOBQUEUE_TLS_RATE", "300"))
 CONNECTIONS = 100

@@ -27,7 +27,7 @@ from jobqueue.access.records import Record, as_table
 from jobqueue.access.token import Token
 from tests.acceptance.service import Client
 from tests.access.guarded import Guarded, guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

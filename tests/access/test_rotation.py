@@ -14,7 +14,7 @@ import aiohttp
 
 from jobqueue.access.issuing import Issued
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 CLIENTS = 6
 LONG_S = 3600.0

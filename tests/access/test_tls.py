@@ -15,7 +15,7 @@ import pytest_asyncio
 from jobqueue_client import AsyncClient, Unreachable
 
 from tests.access.secure import Secure, is_answered, secure
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

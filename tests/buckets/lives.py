@@ -8,7 +8,7 @@ from typing import Any
 from buckets.clock import HeldClock
 from buckets.pool.pool import Pool
 from tests.buckets.jobs import add, delete, finish, pop_one
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 TTR_MS = 1_000
 Leases = tuple[int, int]  # the newest and an older one

@@ -19,7 +19,7 @@ from buckets.record import lua_numbers, pack_front, pack_optional, unpack, unpac
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, is_stored, pop_one, popped_ids, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 FULL = NewJob(
     "order:1",

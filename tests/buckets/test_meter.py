@@ -18,8 +18,8 @@ from buckets.redis.client import Redis
 from tests.buckets.instances import Instance, sign, take
 from tests.buckets.jobs import add, finish, pop, pop_one, state
 from tests.buckets.schedules.scheduled import Scheduled
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all, until
 
 
 class Notes(Meter):

@@ -29,9 +29,9 @@ from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
 from tests.buckets.schedules.scheduled import Scheduled
-from tests.redis_cluster import ClusterSet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR = 3_600_000
 

@@ -45,7 +45,7 @@ from tests.buckets.events.switched import switch_on
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.schedules.scheduled import Scheduled
 from tests.buckets.topics.walks import peeked
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "20000"))
 RUNS, STEPS_A_RUN = 100, 50  # for one seed

@@ -29,7 +29,7 @@ from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife, without
 from tests.chaos.load.wire import Wire
 from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point
 from tests.chaos.survey import drained, survey
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 KILL = "kill"
 CUT = "cut"

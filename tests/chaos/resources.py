@@ -16,8 +16,8 @@ from tests.chaos.history import History
 from tests.chaos.judges.leaks import REDIS, Held, leaks
 from tests.chaos.servers.redis import Servers
 from tests.chaos.stage import Instance, Stage
-from tests.redis_cluster import ClusterSet
-from tests.redis_sentinels import SentinelSet
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_sentinels import SentinelSet
 
 _NAME = "name=jobqueue "  # names the service's connections in CLIENT LIST (buckets/redis/url.py)
 _PAGE = 1000

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.chaos.history import History
 from tests.chaos.servers.redis import Servers, Standalone
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 class Instance(ServiceProcess):

@@ -41,8 +41,8 @@ from tests.chaos.history import History
 from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife
 from tests.chaos.load.wire import Wire
 from tests.jobqueue.journal.reading.drained import opened, switched_on
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 _SHARDS = 4
 _BUCKETS = 2

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.chaos.slow_clients import measure
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 async def test_slow_and_half_open_clients_are_dropped_and_the_others_are_served() -> None:

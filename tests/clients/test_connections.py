@@ -9,7 +9,7 @@ import warnings
 import pytest
 from jobqueue_client import AsyncClient, Client, Unreachable
 
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -14,9 +14,9 @@ import pytest
 from jobqueue_client import AsyncClient
 
 from tests.acceptance.service import ROOT, ServiceProcess
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 EXAMPLES = ROOT / "clients" / "python" / "examples"
 

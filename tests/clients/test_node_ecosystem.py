@@ -15,10 +15,7 @@ import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.clients.test_packages import NODE, copy, run
-from tests.redis_server import RedisServer
-
-# Installs packages, on a machine that runs other tests at the same time.
-pytestmark = pytest.mark.timeout(600)
+from tests.kit.redis_server import RedisServer
 
 PACKAGES = ["@nestjs/common@11", "@nestjs/core@11", "reflect-metadata@0", "rxjs@7", "pino@10", "winston@3"]
 COMPILER = ["typescript@7", "@types/node@20"]

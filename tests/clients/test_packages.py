@@ -18,10 +18,7 @@ import pytest
 
 from jobqueue import __version__
 from tests.acceptance.service import ROOT, ServiceProcess
-from tests.redis_server import RedisServer
-
-# Some install packages, on a machine that runs other tests at the same time.
-pytestmark = pytest.mark.timeout(600)
+from tests.kit.redis_server import RedisServer
 
 PYTHON, SPARK, NODE, PHP = (ROOT / "clients" / name for name in ("python", "spark", "node", "php"))
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 CLIENTS = ROOT / "clients"
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from tests.conformance.participants import PARTICIPANTS, Participant
 from tests.conformance.shift import Shift
 from tests.conformance.stage import Stage
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture(scope="module", params=PARTICIPANTS, ids=lambda participant: participant.name)

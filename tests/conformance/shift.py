@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.conformance.participants import Participant, Worker
 from tests.conformance.stage import Stage
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 class Shift:

@@ -9,8 +9,8 @@ from typing import Any
 from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 SETTINGS = """
 redis_timeout_s = 1

@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.access.guarded import Guarded, guarded
 from tests.conformance.participants import Driver, Line, Participant, Worker
 from tests.conformance.tokens import TOKEN as UNKNOWN
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.conformance.participants import Participant
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

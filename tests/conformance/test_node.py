@@ -16,7 +16,7 @@ import pytest
 from tests.acceptance.service import ROOT, ServiceProcess
 from tests.conformance.participants import PARTICIPANTS, Participant
 from tests.conformance.stage import Stage
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

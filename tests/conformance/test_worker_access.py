@@ -10,7 +10,7 @@ from tests.conformance.participants import Participant, Worker
 from tests.conformance.shift import Shift
 from tests.conformance.stage import Stage
 from tests.conformance.tokens import NEWER_TOKEN, TOKEN, WRONG_TOKEN
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

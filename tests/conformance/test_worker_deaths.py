@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.shift import Shift
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

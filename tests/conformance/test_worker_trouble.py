@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.participants import Participant, Worker
 from tests.conformance.shift import Shift
 from tests.conformance.stage import Stage
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.participants import Worker
 from tests.conformance.shift import Shift
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

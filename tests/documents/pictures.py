@@ -32,7 +32,7 @@ from tests.acceptance.demo import FIRST_S, SPREAD_S, TOPIC, orders
 from tests.acceptance.service import ROOT, Client
 from tests.access.guarded import Guarded, guarded
 from tests.jobqueue.console.consoles import Console, chromium, console, watched
-from tests.waiting import until
+from tests.kit.waiting import until
 
 FOLDER = ROOT / "docs" / "pictures"
 DOWNLOADS = ("body", "dead.jsonl")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.documents.test_readme import steady
-from tests.waiting import until
+from tests.kit.waiting import until
 
 PAGE = (ROOT / "docs" / "recurring.md").read_text()
 HEADS = {

@@ -26,7 +26,7 @@ from tests.buckets.books import check_books
 from tests.fuzz.judge import REDIS_OPTIONS, Judge
 from tests.fuzz.requests import MAX_BODY, MAX_REQUEST, Maker
 from tests.fuzz.wire import Wire
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "10000"))
 SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))

@@ -7,7 +7,7 @@ import socket
 import time
 from types import TracebackType
 
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 class ServiceManager:

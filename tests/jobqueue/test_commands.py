@@ -16,8 +16,8 @@ from jobqueue.engine.policies import Policies
 from jobqueue.metrics.process import Metrics
 from jobqueue.schema import params
 from jobqueue.settings import Settings
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from jobqueue.schema import inner, params
 from jobqueue.settings import Settings
 from tests.buckets.jobs import add
 from tests.jobqueue.test_commands import engine_on
-from tests.waiting import until
+from tests.kit.waiting import until
 
 NUMBERED = {"ttr": 60, "numbered": True}
 

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from jobqueue.loops import Loop, checks, running
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 async def for_ever() -> None:

@@ -10,7 +10,7 @@ from jobqueue_client import AsyncClient, Unauthorized
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.waiting import until
+from tests.kit.waiting import until
 from tests.wires.serving import Wires
 
 

@@ -17,9 +17,9 @@ from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.test_fsck import fsck_json
 from tests.acceptance.test_move import move
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 from tests.operations.documents import commands, shell
-from tests.redis_server import RedisServer
-from tests.waiting import until
 
 _COPY = commands("backup.md", "The bundled Redis")
 _RESTORE = commands("backup.md", "Without delivering").splitlines()[0]

@@ -15,8 +15,8 @@ import aiohttp
 from buckets import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 async def instances(client: Client) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,8 +15,8 @@ import pytest_asyncio
 
 from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

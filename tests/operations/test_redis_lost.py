@@ -20,9 +20,9 @@ from jobqueue.journal.reading.verdict import FORGOTTEN
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.journal.restoring.lost import World
 from tests.jobqueue.journal.restoring.under_load import process
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 from tests.operations.documents import commands, shell
-from tests.redis_server import RedisServer
-from tests.waiting import until
 
 _DOCUMENT = "redis-lost.md"
 _HOUR_S = 3600

@@ -11,10 +11,10 @@ import pytest
 from redis.asyncio import RedisCluster, Sentinel
 from redis.exceptions import ConnectionError, ReadOnlyError
 
-from tests.redis_cluster import ClusterSet, slot_of
-from tests.redis_network import Network
-from tests.redis_node import Access, RedisNode
-from tests.redis_sentinels import NAME, SentinelSet
+from tests.kit.redis_cluster import ClusterSet, slot_of
+from tests.kit.redis_network import Network
+from tests.kit.redis_node import Access, RedisNode
+from tests.kit.redis_sentinels import NAME, SentinelSet
 
 ACCESS = Access("jq", "a-word")
 WORDS: dict[str, Any] = {"username": ACCESS.user, "password": ACCESS.password}

@@ -31,10 +31,10 @@ from jobqueue.sinks.webhook.worker import Options
 from tests.acceptance.receiver import Receiver, status
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.acceptance.test_callbacks import Callbacks
-from tests.ports import free_port, free_ports
-from tests.redis_node import Access, RedisNode, Tls
-from tests.redis_server import binary, knows_tls
-from tests.waiting import until
+from tests.kit.ports import free_port, free_ports
+from tests.kit.redis_node import Access, RedisNode, Tls
+from tests.kit.redis_server import binary, knows_tls
+from tests.kit.waiting import until
 
 _DIALECTS = ("lmstfy", "camellia", "mykit", "queue_server")
 _PATHS = ("/command", "/metrics", "/readyz", "/nowhere", "/api/ns/queue", "/push", "/openapi.json")

@@ -25,13 +25,13 @@ from tests.acceptance.test_move import move
 from tests.buckets.fsck.damage import Damage
 from tests.buckets.fsck.test_check import fsck
 from tests.buckets.fsck.test_random_damage import build
+from tests.kit.ports import free_port
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_node import Access, RedisNode, Tls
+from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import binaries, binary, knows_tls
 from tests.operations.every_command import commands_of_jobs, commands_of_tokens
 from tests.operations.users_acl import FILE, NEWER, text
-from tests.ports import free_port
-from tests.redis_cluster import ClusterSet
-from tests.redis_node import Access, RedisNode, Tls
-from tests.redis_sentinels import SentinelSet
-from tests.redis_server import binaries, binary, knows_tls
 from tests.wires.drivers import Driver
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.drivers.camellia import Camellia

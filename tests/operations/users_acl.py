@@ -17,7 +17,7 @@ from pathlib import Path
 import redis
 
 from tests.acceptance.service import ROOT
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 FILE = ROOT / "deploy" / "redis" / "users.acl"
 

@@ -22,7 +22,7 @@ import pytest
 
 from jobqueue import __version__
 from tests.acceptance.service import ROOT
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 # It installs packages from the registry, on a machine that runs other tests at the same time.
 pytestmark = pytest.mark.timeout(900)

@@ -16,11 +16,11 @@ import pytest
 from jobqueue.schema.params import Add
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
+from tests.kit.ports import free_ports
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 from tests.packaging.description import Description, lost
 from tests.packaging.older import Older, installed
-from tests.ports import free_ports
-from tests.redis_server import RedisServer
-from tests.waiting import until
 
 # It installs packages from the registry, on a machine that runs other tests at the same time.
 pytestmark = pytest.mark.timeout(900)

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from pyspark_jobqueue import session
 
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 from tests.spark.serving import Serving
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from tests.waiting import until
+from tests.kit.waiting import until
 from tests.wires.drivers import Driver, RefusedError, Taken
 
 TOPIC = "load/q"

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tests.acceptance.service import ServiceProcess
 from tests.acceptance.test_fsck import fsck
-from tests.ports import free_ports
+from tests.kit.ports import free_ports
 from tests.wires.drivers import Driver
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.drivers.camellia import Camellia

@@ -16,14 +16,11 @@ from pystalk import BeanstalkClient, BeanstalkError
 from bench.compare.install import program
 from buckets.redis.client import Redis
 from tests.clients.test_packages import run
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.serving import Wires, serving
-
-# Installs packages, on a machine that runs other tests at the same time.
-pytestmark = pytest.mark.timeout(600)
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _NPM = {"fivebeans": "1", "jackd": "2"}

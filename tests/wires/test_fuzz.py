@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from buckets.redis.client import Redis
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 from tests.wires.drivers import Driver
 from tests.wires.drivers.stream import Stream
 from tests.wires.random_requests import Maker

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from buckets.redis.client import Redis
-from tests.redis_sentinels import SentinelSet
-from tests.redis_server import RedisServer
+from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import RedisServer
 from tests.wires.drivers import Driver
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.drivers.native import Native

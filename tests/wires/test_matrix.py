@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from buckets.redis.client import Redis
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 from tests.wires.drivers import Driver
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.drivers.camellia import Camellia

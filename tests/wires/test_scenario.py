@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from buckets.redis.client import Redis
-from tests.redis_cluster import ClusterSet
-from tests.redis_server import RedisServer
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_server import RedisServer
 from tests.wires.drivers import Driver
 from tests.wires.scenario import play
 from tests.wires.serving import DRIVERS, serving

@@ -11,7 +11,7 @@ from bench.compare.install import program
 from bench.compare.load.conversations import connect
 from bench.compare.load.driven import Driven
 from bench.compare.processes import cpu_us, memory
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 
 class Beanstalkd(Driven):

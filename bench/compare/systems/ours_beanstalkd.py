@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.compare.systems.served import Served
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 
 class OursByBeanstalkd(Served):

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from bench.compare.processes import cpu_us, memory
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 _COMMAND = [sys.executable, str(Path(__file__).parents[1] / "programs" / "serve.py"), "serve"]
 _WHERE = [sys.executable, "-c", "import jobqueue, buckets; print(jobqueue.__file__, buckets.__file__)"]

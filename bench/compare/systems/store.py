@@ -14,7 +14,7 @@ from typing import Any
 import hiredis
 
 from bench.compare.load.conversations import connect, pack
-from tests.redis_server import RedisServer, binary, version
+from tests.kit.redis_server import RedisServer, binary, version
 
 _HZ = 100  # the maximum that Redis recommends
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

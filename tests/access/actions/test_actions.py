@@ -19,7 +19,7 @@ from jobqueue.access.token import PREFIX
 from tests.acceptance.service import ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,7 +18,7 @@ import aiohttp
 
 from jobqueue.access.issuing import Issued
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 _CLIENTS = 24
 _BEFORE_A_KILL = 60  # actions that are answered before the service is killed

@@ -10,7 +10,7 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.access.guarded import Guarded, guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 _BURST = 10
 

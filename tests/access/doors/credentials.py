@@ -7,7 +7,7 @@ import time
 from jobqueue.access.issuing import Issued
 from jobqueue.access.token import Token
 from tests.access.guarded import Guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 KINDS = (
     "nothing",

@@ -33,8 +33,8 @@ from tests.access.doors.dialect_requests import (
 from tests.access.doors.native_requests import REQUESTS, TOPIC
 from tests.access.doors.refusals import refused
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.ports import free_ports
-from tests.waiting import until
+from tests.kit.ports import free_ports
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

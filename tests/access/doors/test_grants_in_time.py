@@ -17,8 +17,8 @@ from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued
 from tests.acceptance.service import Client, ServiceProcess
 from tests.access.guarded import Guarded, guarded
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest_asyncio.fixture(name="guarded")

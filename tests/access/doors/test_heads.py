@@ -18,8 +18,8 @@ from jobqueue.access.token import Token
 from tests.access.doors.heads import Heads
 from tests.access.doors.issued_twice import Twice
 from tests.jobqueue.web.two_services import Line, both, fate
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HEADS = int(os.environ.get("JOBQUEUE_FUZZ", "2000"))
 SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))

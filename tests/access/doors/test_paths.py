@@ -17,8 +17,8 @@ from jobqueue.protocols.command.fast_path import FastPath
 from tests.access.doors.issued_twice import Twice
 from tests.access.doors.native_requests import REQUESTS
 from tests.jobqueue.web.two_services import Line, both, started, without_chance
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 NAMESPACES = ("fast", "complete", "odd")
 ODD = b"X-Odd:1\r\n"  # such a head is not simple

@@ -22,7 +22,7 @@ import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.ports import free_ports
+from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

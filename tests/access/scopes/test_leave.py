@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
 from tests.access.guarded import Guarded, guarded
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

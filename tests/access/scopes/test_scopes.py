@@ -52,7 +52,7 @@ from tests.access.scopes.scope_model import (
     snapshot,
     topics_of,
 )
-from tests.waiting import until
+from tests.kit.waiting import until
 
 STEPS = min(int(os.environ.get("JOBQUEUE_MODEL_STEPS", "3000")), 100_000)
 _LONG = "JOBQUEUE_MODEL_STEPS" in os.environ
@@ -658,7 +658,7 @@ def untried(run: Run) -> set[tuple[str, str]]:
     return {(scope.name, form) for scope in NARROW for form in forms} - {*run.kept_out}
 
 
-@pytest.mark.timeout(7200 if _LONG else 240)
+@pytest.mark.timeout(7200 if _LONG else 1200)
 async def test_no_token_changes_or_learns_of_anything_out_of_its_reach() -> None:
     print(f"JOBQUEUE_MODEL_SEED={SEED}")
     async with running(SEED) as run:

@@ -16,8 +16,8 @@ from buckets.redis.client import Redis
 from buckets.timers import members
 from buckets.timers.members import Members
 from buckets.waiting.notifier import Listener, Notifier
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

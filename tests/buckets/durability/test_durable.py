@@ -21,8 +21,8 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.durability.replicas import chain, cut_off, in_step
 from tests.buckets.jobs import add, get, pop_one, state
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 Serve = Callable[..., Awaitable[tuple[Durable, list[RedisServer]]]]
 

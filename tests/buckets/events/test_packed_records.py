@@ -11,7 +11,7 @@ from buckets.job import Job, State, Tag
 from buckets.pool.pool import Pool
 from buckets.record import Fields, pack_optional, pack_record, unpack, unpack_optional
 from tests.buckets.jobs import add, delete, finish, get, pop_one
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 HOUR = 3_600_000
 EVERYTHING: dict[str, Any] = {

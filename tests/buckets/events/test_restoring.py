@@ -15,7 +15,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 HOUR = 3_600_000
 

@@ -15,7 +15,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 from tests.buckets.instances import Instance
-from tests.waiting import until
+from tests.kit.waiting import until
 
 ON = Switch(1_000_000)
 

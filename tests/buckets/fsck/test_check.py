@@ -27,8 +27,8 @@ from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import give_up, sign, take
 from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all
 
 Damage = Callable[[Redis, Pool], Awaitable[object]]
 Meddle = Callable[[], Awaitable[object]]

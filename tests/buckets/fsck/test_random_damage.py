@@ -21,7 +21,7 @@ from tests.buckets.fsck.damage import Damage
 from tests.buckets.fsck.test_check import fsck
 from tests.buckets.instances import sign, take
 from tests.buckets.schedules.scheduled import Scheduled
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 ROUNDS = int(os.environ.get("JOBQUEUE_DAMAGES", "300"))
 IN_ONE_TEST = 20

@@ -18,7 +18,7 @@ from buckets.topics.walk import Walk
 from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import ended
 from tests.buckets.jobs import add, pop
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.job import State
+from buckets.job import Job, State
 from buckets.operations.record import Filter
 from buckets.operations.store import Operations
 from buckets.pool.pool import Pool
@@ -192,7 +192,8 @@ async def test_a_job_that_changed_meanwhile_is_skipped(pool: Pool) -> None:
 async def test_a_job_that_a_worker_has_since_its_page_was_read_is_skipped(
     redis: Redis, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply, popped = Operations.apply, []
+    apply = Operations.apply
+    popped: list[Job] = []
 
     async def apply_later(*arguments: Any) -> Any:
         if not popped:

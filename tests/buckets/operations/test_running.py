@@ -15,7 +15,7 @@ from buckets.pool.pool import Pool
 from buckets.topics.topics import Topics
 from tests.buckets.jobs import add, popped_ids
 from tests.buckets.operations.operating import bury, carried_out, planned, reached, started
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 async def dead(pool: Pool, topic: str = "t") -> int:

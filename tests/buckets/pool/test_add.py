@@ -19,7 +19,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
-from tests.waiting import tick_all, until
+from tests.kit.waiting import tick_all, until
 
 STATES = ["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 

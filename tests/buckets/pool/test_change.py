@@ -17,7 +17,7 @@ from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, pop_one, popped_ids, state
 from tests.buckets.lives import Bring
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 DAY_MS = 86_400_000
 REFUSED: list[tuple[Bring, type[Refused]]] = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from buckets.pool.coalesce import Coalescer
-from tests.waiting import PATIENCE_S
+from tests.kit.waiting import PATIENCE_S
 
 
 class Worker:

@@ -14,7 +14,7 @@ from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, kick, pop, pop_one, popped_ids, state
 from tests.buckets.lives import Bring
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 NOT_DEAD: list[tuple[Bring, type[JobQueueError]]] = [
     (lives.reserved, WrongState),

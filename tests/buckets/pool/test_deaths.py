@@ -10,11 +10,11 @@ from buckets.clock import HeldClock
 from buckets.pool.deaths import MOST_A_SECOND, Deaths
 from buckets.pool.pool import Pool
 from tests.buckets.jobs import add, pop
-from tests.waiting import tick_all, until
+from tests.kit.waiting import tick_all, until
 
 
 def lines(caplog: pytest.LogCaptureFixture, event: str = "job.died") -> list[dict[str, Any]]:
-    return [record.__dict__ for record in caplog.records if record.message == event]
+    return [record.__dict__ for record in caplog.records if record.getMessage() == event]
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 
 async def test_a_job_that_its_worker_does_not_finish_comes_back_at_the_end_of_its_ttr(

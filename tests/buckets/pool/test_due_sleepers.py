@@ -22,8 +22,8 @@ from tests.buckets.jobs import add, get, is_stored, pop_one, popped_ids, state
 from tests.buckets.pool.test_fast_paths import Written, contents
 from tests.buckets.schedules.scheduled import Scheduled
 from tests.buckets.test_meter import Notes
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all, until
 
 ROUNDS = 30
 TOPICS = ("t", "u", "v", "w")

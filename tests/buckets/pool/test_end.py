@@ -30,8 +30,8 @@ from tests.buckets.lives import (
     unknown,
 )
 from tests.buckets.topics.walks import purge
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, tick_all, until
 
 # The table of protocol.md, row by row: without a lease, with the newest, with an older one.
 FINISH: list[tuple[Bring, str, list[type[Refused] | None]]] = [

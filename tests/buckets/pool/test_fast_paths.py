@@ -29,8 +29,8 @@ from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.buckets.events.switched import switch_on
 from tests.buckets.schedules.scheduled import Scheduled
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all, until
 
 # A line of each script, and what closes its fast path when it follows that line.
 _SIMPLE = ("local function simple(front, state, length)\n", "do return nil end\n")

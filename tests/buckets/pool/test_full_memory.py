@@ -19,8 +19,8 @@ from tests.buckets.instances import Instance, give_up
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.buckets.topics.walks import peeked, purge
 from tests.buckets.waiting.parked import hearing, jobs_of, park
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all
 
 JOBS = 40
 

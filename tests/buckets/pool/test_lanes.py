@@ -17,7 +17,7 @@ from buckets.pool.pop_search import Ask, Popped
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids
 from tests.buckets.redis.links import link_of
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 ROOM = 8 << 20
 

@@ -19,7 +19,7 @@ from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
 from tests.buckets.pool.test_add import STATES, bring
 from tests.buckets.pool.test_groups import add_group, group, results
-from tests.waiting import tick_all, until
+from tests.kit.waiting import tick_all, until
 
 BOTH = pytest.mark.parametrize("how", ["later", "sooner"])
 ENDED = ["finished", "deleted"]

@@ -13,7 +13,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, is_stored, kick, pop_one, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 TTR_MS = 1_000
 

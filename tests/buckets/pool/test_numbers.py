@@ -11,8 +11,8 @@ from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR = 3_600_000
 SEQ = "{jq:0}:seq"

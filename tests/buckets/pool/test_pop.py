@@ -18,7 +18,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, is_stored, pop, pop_one, popped_ids, state
-from tests.waiting import tick_all, until
+from tests.kit.waiting import tick_all, until
 
 
 async def test_a_topic_without_jobs_gives_none(pool: Pool) -> None:

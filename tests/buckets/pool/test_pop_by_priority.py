@@ -17,7 +17,7 @@ from buckets.waiting.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, is_stored, pop, state
 from tests.buckets.waiting.parked import hearing
-from tests.waiting import until
+from tests.kit.waiting import until
 
 TOPICS = ("t", "u", "v")
 

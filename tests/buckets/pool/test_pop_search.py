@@ -20,8 +20,8 @@ from buckets.topics.topics import Topics, TopicStatus
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, finish, kick, pop, pop_one, popped_ids
 from tests.buckets.waiting.parked import LONG_S, caught_up, hearing, job_of, jobs_of, park, waiting_on
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, tick_all, until
 
 SHARDS = 16
 

@@ -15,7 +15,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 PAYMENT = (15_000, 15_000, 30_000, 180_000)
 TTR_MS = 1_000

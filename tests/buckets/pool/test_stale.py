@@ -12,7 +12,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, pop, pop_one, popped_ids, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 
 async def lists(redis: Redis, topic: str) -> list[bytes]:

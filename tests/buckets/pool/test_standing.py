@@ -14,7 +14,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.jobs import add, get, pop_one
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 NOTHING = dict.fromkeys(("timer", "is_listed", "behind", "paused_us", "before", "above", "newer"))
 

@@ -27,8 +27,8 @@ from tests.buckets.lives import (
     reserved,
     unknown,
 )
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all
 
 TAKEN: list[Bring] = [
     *(never_popped_delayed, never_popped_ready, never_popped_dead),

@@ -17,7 +17,7 @@ from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, is_stored, kick, pop_one, popped_ids, state
 from tests.buckets.lives import TTR_MS, Bring
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 Ask = Callable[[Pool, str, int | None], Awaitable[Any]]
 ASKS: list[Ask] = [Pool.touch, Pool.release, Pool.bury]

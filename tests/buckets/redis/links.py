@@ -7,7 +7,7 @@ import asyncio
 from buckets.redis.client import Redis
 from buckets.redis.link import Link
 from buckets.redis.server import Server
-from tests.waiting import PATIENCE_S
+from tests.kit.waiting import PATIENCE_S
 
 
 async def server_of(redis: Redis) -> Server:

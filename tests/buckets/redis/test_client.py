@@ -19,8 +19,8 @@ from tests.buckets.books import check_books
 from tests.buckets.instances import take
 from tests.buckets.jobs import add, finish, pop_one, popped_ids, state
 from tests.buckets.redis.links import known_link
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 
 @pytest.fixture

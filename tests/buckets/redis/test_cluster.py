@@ -22,10 +22,10 @@ from buckets.topics.topics import Topics
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import hearing, job_of, park
-from tests.redis_cluster import ClusterSet, slot_of
-from tests.redis_network import Network
-from tests.redis_node import Access, RedisNode
-from tests.waiting import until
+from tests.kit.redis_cluster import ClusterSet, slot_of
+from tests.kit.redis_network import Network
+from tests.kit.redis_node import Access, RedisNode
+from tests.kit.waiting import until
 
 SHARDS = 16
 

@@ -14,8 +14,8 @@ from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.redis.client import Redis
 from buckets.redis.link import ErrorReply
 from tests.buckets.redis.links import known_link, link_of, server_of
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -11,7 +11,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage, reason
 from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import Instance
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 def test_it_is_logged_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,11 +17,11 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, finish, pop_one, state
 from tests.buckets.waiting.parked import hearing, job_of, park
-from tests.redis_network import Network
-from tests.redis_node import Access, RedisNode
-from tests.redis_sentinels import SentinelSet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_network import Network
+from tests.kit.redis_node import Access, RedisNode
+from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

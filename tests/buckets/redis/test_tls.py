@@ -16,9 +16,9 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.redis.url import read_url
 from tests.buckets.jobs import add, popped_ids
-from tests.ports import free_port
-from tests.redis_node import Access, RedisNode, Tls
-from tests.redis_server import binary, knows_tls
+from tests.kit.ports import free_port
+from tests.kit.redis_node import Access, RedisNode, Tls
+from tests.kit.redis_server import binary, knows_tls
 
 ACCESS = Access("queue", "secret")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buckets.redis.url import Address, Kind, read_url
-from tests.redis_node import Tls
+from tests.kit.redis_node import Tls
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ async def made(scheduled: Scheduled, name: str = "s") -> list[str]:
 
 
 def events(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.message == name]
+    return [record for record in caplog.records if record.getMessage() == name]
 
 
 async def test_each_occurrence_is_a_job_that_is_due_at_its_time(redis: Redis, scheduled: Scheduled) -> None:

@@ -24,8 +24,8 @@ from tests.buckets.books import check_books
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add, pop
 from tests.buckets.schedules.scheduled import Scheduled, plan
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 MANY = 2_000
 
@@ -65,7 +65,7 @@ async def test_an_occurrence_that_finds_no_room_leaves_everything_as_it_is(
     await scheduled.advance(1_000, 100)
     assert [await scheduled.record(name) for name in ("last", "all", "none")] == before
     assert outcomes.counts.keys() == {"waiting"} and outcomes.counts["waiting"] >= 180
-    waits = [record for record in caplog.records if record.message == "schedule.waits"]
+    waits = [record for record in caplog.records if record.getMessage() == "schedule.waits"]
     assert [record.code for record in waits] == ["NO_ROOM"]  # type: ignore[attr-defined]
     assert await scheduled.schedules.undefine(await scheduled.record("none")) == 0
     await check_books(redis, pool)
@@ -119,7 +119,7 @@ async def test_jobs_behind_thousands_of_waiting_schedules_are_ready_in_time(
         assert sorted(outcomes.late_us)[20] < 250_000
         await limit(redis, 0)
         await until(lambda: outcomes.counts["made"] == MANY, within_s=30)
-    assert len([record for record in caplog.records if record.message == "schedule.waits"]) == 1
+    assert len([record for record in caplog.records if record.getMessage() == "schedule.waits"]) == 1
     ids = [job.id for _ in range(4) for job in await pop(pool, count=1_000)]
     assert len(ids) == len(set(ids)) == MANY
     await pool.close()

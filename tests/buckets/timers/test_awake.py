@@ -8,7 +8,7 @@ import time
 import pytest
 
 from buckets.timers.awake import LONGEST_S, Awake
-from tests.waiting import PATIENCE_S
+from tests.kit.waiting import PATIENCE_S
 
 
 class Watch:

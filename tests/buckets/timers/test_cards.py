@@ -20,7 +20,7 @@ from buckets.timers.members import sign_out
 from buckets.waiting.notifier import Notifier
 from buckets.waiting.pollers import Pollers
 from tests.buckets.instances import Instance, ended, give_up, sign, take
-from tests.waiting import until
+from tests.kit.waiting import until
 
 KEY = "{jq:0}:cards"
 

@@ -9,7 +9,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop_one, popped_ids, state
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 BACK_MS = 5_000
 

@@ -20,8 +20,8 @@ from buckets.waiting.waiting import Waiting
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add, state
 from tests.buckets.waiting.parked import LONG_S, asked, job_of, park
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 JOBS = 3_000
 TOPICS = ("t", "u", "v")

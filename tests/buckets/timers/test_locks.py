@@ -16,8 +16,8 @@ from buckets.timers.members import sign_out
 from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import Instance, ended, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from buckets.timers import members as members_module
 from buckets.timers.members import Members
 from buckets.waiting.notifier import Notifier
 from tests.buckets.instances import Instance, sign
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 async def test_all_that_sign_are_on_the_list(pool: Pool, clock: HeldClock) -> None:
@@ -189,7 +189,7 @@ async def test_a_change_wakes_the_locks_and_is_logged_once(pool: Pool, caplog: p
     await sign(pool, "other")
     await members.tick()
     assert notifier.free(0).is_set()
-    logged = [record.__dict__["instances"] for record in caplog.records if record.message == "roll.changed"]
+    logged = [record.__dict__["instances"] for record in caplog.records if record.getMessage() == "roll.changed"]
     assert logged == [1, 2]
 
 
@@ -271,7 +271,7 @@ async def test_a_jump_of_the_clock_wakes_the_timers_and_is_logged(
     assert all(alarm.is_set() for alarm in alarms)
     clock.advance(-60_000)
     await members.tick()
-    logged = [record.__dict__["ahead_s"] for record in caplog.records if record.message == "clock.jumped"]
+    logged = [record.__dict__["ahead_s"] for record in caplog.records if record.getMessage() == "clock.jumped"]
     assert [round(each) for each in logged] == [3600, -60]
 
 

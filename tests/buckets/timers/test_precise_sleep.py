@@ -12,7 +12,7 @@ import pytest
 
 from buckets.timers import precise_sleep
 from buckets.timers.precise_sleep import PreciseSleep
-from tests.waiting import PATIENCE_S
+from tests.kit.waiting import PATIENCE_S
 
 LONG_S = 3600.0
 

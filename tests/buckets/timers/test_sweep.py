@@ -18,7 +18,7 @@ from tests.buckets.books import check_books
 from tests.buckets.instances import Instance
 from tests.buckets.jobs import add, delete, pop_one, state
 from tests.buckets.schedules.scheduled import Scheduled
-from tests.waiting import until
+from tests.kit.waiting import until
 
 DAY_MS = 86_400_000
 
@@ -92,7 +92,7 @@ async def test_a_sweep_keeps_the_events_that_nobody_reads_within_their_bytes(
         await sweep.tick()
     events = (await read_events(pool, 0)).stream
     assert events and 0 < events.entries < before and events.bytes <= 2_000_000
-    swept = next(record for record in caplog.records if record.message == "shard.swept")
+    swept = next(record for record in caplog.records if record.getMessage() == "shard.swept")
     assert vars(swept)["events"] == before - events.entries
 
 
@@ -151,13 +151,13 @@ async def test_schedules_that_lost_their_entries_have_them_again(
     sweep, _ = sweep_of(pool)
     clock.advance(59_000)
     await sweep.tick()
-    assert not [record for record in caplog.records if record.message == "shard.swept"]
+    assert not [record for record in caplog.records if record.getMessage() == "shard.swept"]
     for number in range(100):
         bucket = pool.keys[0].bucket((await scheduled.record(f"s{number}")).bucket)
         await redis.read("ZREM", bucket, f"~s{number}")
     await sweep.tick()
     await check_books(redis, pool)
-    swept = next(record for record in caplog.records if record.message == "shard.swept")
+    swept = next(record for record in caplog.records if record.getMessage() == "shard.swept")
     assert swept.schedules == 99  # type: ignore[attr-defined]
     await scheduled.advance(1_000)
     assert {len(await scheduled.times(f"s{number}")) for number in range(1, 150)} == {1}

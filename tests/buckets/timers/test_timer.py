@@ -18,7 +18,7 @@ from buckets.topics.topics import Topics
 from buckets.waiting.waiting import Waiting
 from tests.buckets.instances import Instance, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids, state
-from tests.waiting import PATIENCE_S, until
+from tests.kit.waiting import PATIENCE_S, until
 
 
 async def one_bucket(redis: Redis, clock: HeldClock | None = None) -> Pool:

@@ -18,7 +18,7 @@ from buckets.topics.topics import Topics
 from buckets.topics.walk import Walk
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 async def fill(pool: Pool, jobs: int, **fields: Any) -> None:

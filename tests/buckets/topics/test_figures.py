@@ -11,7 +11,7 @@ from buckets.errors import NoRoom
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.figures import ALL, Figures
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 HOURS, MOST = 48, 100
 MINUTE_MS = 60_000

@@ -13,7 +13,7 @@ from buckets.topics import forecast
 from buckets.topics.forecast import read_forecast
 from buckets.topics.topics import RANGES, Bin, Topics
 from tests.buckets.jobs import add, delete, pop_one
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -18,7 +18,7 @@ from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
 from tests.buckets.topics.walks import listed, peeked_ids
 from tests.buckets.waiting.parked import hearing, waiting_on
-from tests.waiting import PATIENCE_S, tick_all, until
+from tests.kit.waiting import PATIENCE_S, tick_all, until
 
 HOUR = 3_600_000
 

@@ -9,7 +9,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import RANGES, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -17,8 +17,8 @@ from buckets.topics.topics import Bounds, Topic, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one, popped_ids, state
 from tests.buckets.topics.walks import fill, ids, listed, peeked_ids, purge, snapshot
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, tick_all
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, tick_all
 
 HOUR = 3_600_000
 EMPTY = dict.fromkeys([state.word for state in LIVE], 0)

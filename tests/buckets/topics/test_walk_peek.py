@@ -21,8 +21,8 @@ from buckets.topics.topics import Bin
 from buckets.topics.walk import Bins, Page, Position, Walk
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
 from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all
 
 COUNTS = [1, 2, 3, 7, 39, 40, 41, 100, 1000]
 

@@ -17,7 +17,7 @@ from buckets.topics.walk import Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
 from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked_ids, purge, snapshot
-from tests.waiting import tick_all, until
+from tests.kit.waiting import tick_all, until
 
 
 @pytest.mark.parametrize("of", LIVE)

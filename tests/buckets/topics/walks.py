@@ -12,7 +12,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topic, Topics
 from buckets.topics.walk import Walk
 from tests.buckets.jobs import pop
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 FAR_MS = 80_000_000
 _MOST_PAGES = 3_000

@@ -14,7 +14,7 @@ from buckets.topics.topics import Topics
 from buckets.waiting.notifier import Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.redis.links import link_of
-from tests.waiting import PATIENCE_S, until
+from tests.kit.waiting import PATIENCE_S, until
 
 LONG_S = 60.0  # longer than any test is patient
 Parked = asyncio.Task[Popped]

@@ -14,8 +14,8 @@ from buckets.topics.topics import Topics
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import LONG_S, asked, caught_up, hearing, job_of, jobs_of, park, waiting_on
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.buckets.schedules.scheduled import plan
 from tests.buckets.topics.test_rate import bound, most_in_a_second
 from tests.buckets.waiting.parked import hearing, park
 from tests.buckets.waiting.test_waiting import scripts_run
-from tests.waiting import PATIENCE_S, until
+from tests.kit.waiting import PATIENCE_S, until
 
 
 @pytest.fixture

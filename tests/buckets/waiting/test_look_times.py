@@ -7,7 +7,7 @@ import asyncio
 from buckets.pool.pop_search import ask_for
 from buckets.pool.sleepers import OVER, Waiter
 from buckets.waiting.look_times import LookTimes
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 def waiter() -> Waiter:

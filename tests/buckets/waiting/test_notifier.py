@@ -12,7 +12,7 @@ from buckets.redis.client import Redis
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
 from tests.buckets.waiting.parked import caught_up, waiting_on
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(redis: Redis) -> None:

@@ -11,7 +11,7 @@ from buckets.pool.pool import Pool
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import Parked, caught_up, job_of, park
-from tests.waiting import until
+from tests.kit.waiting import until
 
 GONE = NotFound("no longer")
 

@@ -20,8 +20,8 @@ from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, pop_one, state
 from tests.buckets.test_meter import Notes
 from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

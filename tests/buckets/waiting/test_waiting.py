@@ -22,8 +22,8 @@ from buckets.waiting.notifier import Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
 from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, tick_all, until
 
 
 async def job_ids(parked: Parked) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buckets.keys import Keys, shard_of
-from tests.redis_cluster import slot_of
+from tests.kit.redis_cluster import slot_of
 
 NAMESPACE = "jq"
 SHARDS = 16  # of a new namespace on a Cluster

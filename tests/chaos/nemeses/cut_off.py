@@ -11,8 +11,8 @@ import asyncio
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
-from tests.redis_node import RedisNode
-from tests.redis_sentinels import SentinelSet
+from tests.kit.redis_node import RedisNode
+from tests.kit.redis_sentinels import SentinelSet
 
 _FOLLOW_S = 2.0
 """After this long the service, having been able to learn of the new master, no longer asks the old one: what it is told

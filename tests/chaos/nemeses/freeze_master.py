@@ -8,7 +8,7 @@ import asyncio
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
-from tests.redis_node import RedisNode
+from tests.kit.redis_node import RedisNode
 
 
 class FreezeMaster(Nemesis):

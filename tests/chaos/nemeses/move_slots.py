@@ -5,7 +5,7 @@ from __future__ import annotations
 from buckets.keys import Keys
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Stage
-from tests.redis_cluster import ClusterSet
+from tests.kit.redis_cluster import ClusterSet
 
 NAMESPACE = "jq"
 

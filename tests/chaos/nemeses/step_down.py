@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
-from tests.redis_sentinels import SentinelSet
+from tests.kit.redis_sentinels import SentinelSet
 
 
 class StepDown(Nemesis):

@@ -14,11 +14,11 @@ from typing import Any, Protocol, Self
 
 from buckets import Redis
 from tests.chaos.servers.proxy import Proxy, to
-from tests.redis_cluster import ClusterSet
-from tests.redis_network import Network
-from tests.redis_sentinels import SentinelSet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_network import Network
+from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 class Servers(Protocol):

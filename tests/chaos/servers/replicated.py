@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.chaos.stage import Stage
-from tests.redis_cluster import ClusterSet
-from tests.redis_sentinels import SentinelSet
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_sentinels import SentinelSet
 
 UNSENT_S = 1.0
 """What a master acknowledged within this time before it died may not have reached a replica."""

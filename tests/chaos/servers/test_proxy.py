@@ -10,8 +10,8 @@ import pytest
 from buckets.errors import Unavailable
 from buckets.redis.client import Redis
 from tests.chaos.servers.proxy import BACK, BOTH, FAIR, THERE, Proxy, Weather, to
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from jobqueue_client import AsyncClient
 
 from tests.acceptance.service import ServiceProcess
 from tests.clients.gaps.programs import Program
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 TOPIC = "gaps"
 EVERY_S = 0.005  # a job falls due this often

@@ -10,8 +10,8 @@ import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.clients.php.program import PATIENCE_S, running, text, told
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,8 +11,8 @@ from tests.deploy.grafana.boards import VARIABLES, targets
 from tests.deploy.prometheus.live import exporting
 from tests.deploy.prometheus.server import Prometheus, configured, prometheus
 from tests.deploy.prometheus.stage import Stage, add_for_ever, background, work_for_ever
-from tests.ports import free_ports
-from tests.waiting import until
+from tests.kit.ports import free_ports
+from tests.kit.waiting import until
 
 _VARIABLES = {**VARIABLES, "$__rate_interval": "1m"}
 

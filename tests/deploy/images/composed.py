@@ -21,9 +21,9 @@ import yaml
 
 from tests.acceptance.service import ROOT
 from tests.deploy.images import dockerfile
-from tests.redis_node import die_with_parent
-from tests.redis_server import binary
-from tests.waiting import until
+from tests.kit.redis_node import die_with_parent
+from tests.kit.redis_server import binary
+from tests.kit.waiting import until
 
 PATIENCE_S = 60.0
 _ENDED_S = 120.0

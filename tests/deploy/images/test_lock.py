@@ -15,9 +15,6 @@ from tests.deploy.images.dockerfile import DOCKER
 
 LOCK = DOCKER / "requirements.lock"
 
-# It asks the package index, on a machine that runs other tests at the same time.
-pytestmark = pytest.mark.timeout(600)
-
 
 def test_the_lock_is_what_make_lock_writes(tmp_path: Path) -> None:
     """Pins that satisfy pyproject.toml stay as they are, so this fails only when they do not, or are gone."""

@@ -15,10 +15,10 @@ from jobqueue.settings import Settings
 from tests.acceptance.service import JOBQUEUE, ServiceProcess
 from tests.deploy.images import dockerfile
 from tests.deploy.kubernetes.conftest import Overlay
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 from tests.packaging.test_service import run
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
 
 WORKER_MB, SUPERVISOR_MB, INCOMPLETE_MB = 60, 50, 256
 KILLED_AFTER_S = 2  # beyond grace_s

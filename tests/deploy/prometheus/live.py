@@ -15,9 +15,9 @@ import aiohttp
 from tests.acceptance.service import ROOT, ServiceProcess
 from tests.deploy.programs import program
 from tests.jobqueue.journal.reading.process import JournalProcess
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 _SUFFIXES = {"histogram": ("_bucket", "_count", "_sum")}
 

@@ -13,8 +13,8 @@ import aiohttp
 
 from tests.deploy.programs import program
 from tests.deploy.prometheus.expressions import FOLDER
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 
 class Prometheus:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.service import Client, ServiceProcess
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 _TOPIC = "example-mail"  # one of those that the rules list for the objective `delivered`
 _PATIENCE_S = 60

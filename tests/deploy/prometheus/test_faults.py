@@ -13,8 +13,8 @@ from tests.deploy.prometheus.live import exporting
 from tests.deploy.prometheus.recording import Recording, firing, write
 from tests.deploy.prometheus.stage import Stage, add_for_ever, background, work_for_ever
 from tests.deploy.prometheus.test_rules import promtool
-from tests.ports import free_ports
-from tests.waiting import until
+from tests.kit.ports import free_ports
+from tests.kit.waiting import until
 
 
 async def kills(ports: list[int]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from tests.deploy.prometheus.live import exporting
 from tests.deploy.prometheus.server import Prometheus, configured, prometheus
 from tests.deploy.prometheus.test_rules import promtool
 from tests.jobqueue.journal.reading.process import JournalProcess
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 
 def test_prometheus_takes_the_configuration(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ import trustme
 
 from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 
 class Proxy(ABC):

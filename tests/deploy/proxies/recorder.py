@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Self
 
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 
 class Recorder:

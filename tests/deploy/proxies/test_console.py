@@ -14,8 +14,8 @@ from tests.acceptance.service import JOBQUEUE, ROOT
 from tests.acceptance.worker_processes import lines
 from tests.access.guarded import Guarded, guarded
 from tests.deploy.proxies.programs import ConsoleNginx
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -21,8 +21,8 @@ from jobqueue.web.fast_path import read
 from tests.acceptance.service import ServiceProcess
 from tests.deploy.proxies.programs import PROXIES, Proxy
 from tests.deploy.proxies.recorder import Recorder
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -22,10 +22,10 @@ from jobqueue_client import AsyncClient
 from tests.acceptance.service import JOBQUEUE
 from tests.clients.gaps.programs import Program
 from tests.deploy.proxies.programs import PROXIES, Proxy
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 from tests.packaging.older import Older
 from tests.packaging.test_upgrade import Place, both_find_no_fault, two_places
-from tests.redis_server import RedisServer
-from tests.waiting import until
 
 EVERY_S = 0.01  # a job falls due this often, for each worker
 AHEAD_S = 2.0  # jobs are added this long before they are due, so that the producer's own gaps do not show

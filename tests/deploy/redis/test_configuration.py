@@ -13,9 +13,9 @@ import redis
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.ports import free_ports
-from tests.redis_server import binaries
-from tests.waiting import until
+from tests.kit.ports import free_ports
+from tests.kit.redis_server import binaries
+from tests.kit.waiting import until
 
 FOLDER = ROOT / "deploy" / "redis"
 WORDS = {

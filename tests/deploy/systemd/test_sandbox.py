@@ -26,13 +26,12 @@ from tests.deploy.systemd.sandbox import USER
 from tests.deploy.systemd.unit import FOLDER
 from tests.jobqueue.console.consoles import OWN
 from tests.jobqueue.service_manager import ServiceManager
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 # It may have to fetch packages from the registry.
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="the sandbox needs root, which CI is"),
 ]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 CHROMIUM = shutil.which("chromium")
 _PAGE = Path(__file__).with_name("attacks.html")

@@ -21,7 +21,7 @@ from jobqueue.access.table import Table
 from jobqueue.access.token import Token
 from jobqueue.errors import Forbidden, Unauthorized
 from jobqueue.schema import params
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 class Door:

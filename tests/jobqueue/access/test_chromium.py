@@ -13,8 +13,8 @@ import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.access.chromium import CHROMIUM, Attempt, Pages, browsing
-from tests.ports import free_ports
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_ports
+from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)")
 

@@ -13,7 +13,7 @@ from jobqueue.access import connections
 from jobqueue.access.connections import most_connections
 from tests.jobqueue.web.test_connection import GET, LOOPS, Desk, Loop, Place, bodies, chunked, post, run, served
 from tests.jobqueue.web.two_services import Line
-from tests.waiting import until
+from tests.kit.waiting import until
 
 SHORT_S = 0.2
 HEAD_ONLY = b"POST /command HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"

@@ -18,7 +18,7 @@ from jobqueue.access.records import DEFAULT_LIFE_S, KEPT_S, Record, as_json
 from jobqueue.access.token import Token
 from jobqueue.errors import BadField, Forbidden
 from tests.jobqueue.access.tables import create
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from buckets.pool.pool import Pool
 from jobqueue.access import rates as rates_module
 from jobqueue.access.rates import Permits, Quota, Quotas
 from jobqueue.access.records import Record
-from tests.waiting import until
+from tests.kit.waiting import until
 
 
 def record(rights: tuple[str, ...] = ("produce",), **terms: Any) -> Record:

@@ -16,8 +16,8 @@ from jobqueue.access.issuing import Issuing
 from jobqueue.access.records import MOST, Record, as_json, as_table
 from jobqueue.access.token import Token
 from tests.jobqueue.access.tables import create, knows, process
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 KEY = "{jq:0}:tokens"
 

@@ -24,9 +24,9 @@ from tests.acceptance.shell import Shell
 from tests.access.secure import Secure
 from tests.chaos.forked import Ran
 from tests.jobqueue.access.authorities import Files
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

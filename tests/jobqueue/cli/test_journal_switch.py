@@ -14,9 +14,9 @@ from buckets.shards import Shards
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.chaos.forked import Ran
-from tests.redis_cluster import ClusterSet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 def events_of(fields: Sequence[bytes]) -> list[Event]:

@@ -13,8 +13,8 @@ from buckets.redis.client import Redis
 from jobqueue.access.token import Token
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 class Desk:

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.console import contents
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

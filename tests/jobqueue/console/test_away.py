@@ -15,9 +15,9 @@ from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.console import contents
 from tests.jobqueue.console.consoles import Console, console
-from tests.redis_sentinels import SentinelSet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 _PAGES = ("/", "/topics", f"/topic?name={contents.TOPIC}", f"/job?id={contents.DELAYED}", "/workers", "/forecast")
 _ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")

@@ -17,8 +17,8 @@ from jobqueue.console.site import PAGES, SIGN_IN, SIGN_OUT
 from tests.acceptance.service import ServiceProcess
 from tests.access.guarded import Guarded, guarded
 from tests.jobqueue.console.consoles import Console, console
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,7 +18,7 @@ from jobqueue.console.site import PAGES, Site
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.access.chromium import CHROMIUM
 from tests.jobqueue.console.consoles import Console, Watched, chromium, console, watched
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

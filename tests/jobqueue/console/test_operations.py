@@ -14,7 +14,7 @@ from playwright.async_api import Browser
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.access.chromium import CHROMIUM
 from tests.jobqueue.console.consoles import SCHEMES, Console, Watched, chromium, console, watched
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -15,7 +15,7 @@ from tests.jobqueue.access.chromium import CHROMIUM
 from tests.jobqueue.console import contents
 from tests.jobqueue.console.consoles import SCHEMES, Console, chromium, console, watched
 from tests.jobqueue.console.contents import PAGES, TOPIC
-from tests.waiting import until
+from tests.kit.waiting import until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

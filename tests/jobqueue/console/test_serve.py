@@ -21,9 +21,9 @@ from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.acceptance.worker_processes import all_ended, lines, lives, pids, serving
 from tests.jobqueue.access.authorities import Files
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 class Served:

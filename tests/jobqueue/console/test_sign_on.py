@@ -20,9 +20,9 @@ from jobqueue.settings import Settings, load
 from tests.acceptance.service import ServiceProcess
 from tests.access.guarded import Guarded, guarded
 from tests.jobqueue.console.consoles import Console, console
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

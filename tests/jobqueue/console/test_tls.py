@@ -16,8 +16,8 @@ from tests.acceptance.worker_processes import lines
 from tests.access.guarded import guarded
 from tests.jobqueue.access.authorities import Files
 from tests.jobqueue.console.consoles import OWN, chromium, watched
-from tests.ports import free_port
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.waiting import until
 
 
 async def test_a_console_with_a_certificate_speaks_tls_only_and_its_cookie_is_for_this_host(tmp_path: Path) -> None:

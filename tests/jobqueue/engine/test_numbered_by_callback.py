@@ -15,8 +15,8 @@ from buckets.waiting.notifier import Notifier
 from jobqueue.engine.numbered import Numbered
 from jobqueue.engine.numbered_by_callback import NumberedPop
 from tests.buckets.jobs import add
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 def numbered_pop(pool: Pool, outcomes: list[Any]) -> NumberedPop:

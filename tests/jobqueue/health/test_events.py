@@ -9,7 +9,7 @@ from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.health.events import check_events
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 ON = Switch(1_000)
 

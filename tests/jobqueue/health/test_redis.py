@@ -5,7 +5,7 @@ from __future__ import annotations
 from buckets import Pool, Redis
 from jobqueue.health.redis import check_redis
 from jobqueue.settings import Settings
-from tests.redis_cluster import ClusterSet
+from tests.kit.redis_cluster import ClusterSet
 
 SHARDS = 6
 

@@ -20,7 +20,7 @@ from jobqueue.schema import params
 from jobqueue.settings import Loaded, Settings
 from tests.buckets.instances import sign
 from tests.jobqueue.test_commands import answers, engine_on
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 class Service:

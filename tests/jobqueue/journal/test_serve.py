@@ -14,8 +14,8 @@ from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
 from tests.acceptance.worker_processes import lines, pids
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

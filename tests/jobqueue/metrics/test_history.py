@@ -18,8 +18,8 @@ from jobqueue.metrics.process import Metrics
 from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.jobs import add, finish, pop_one
 from tests.buckets.topics.test_figures import keys, read
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all, until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all, until
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from jobqueue.metrics.series import Count, Spread
 from jobqueue.metrics.totals import Totals
 from tests.acceptance.service import ROOT
 from tests.buckets.jobs import add, pop
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 Values = dict[tuple[str, ...], float]
 

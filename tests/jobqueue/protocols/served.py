@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 
 class Response(NamedTuple):

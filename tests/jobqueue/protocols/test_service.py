@@ -13,9 +13,9 @@ import pytest
 
 from buckets import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.ports import free_ports
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_ports
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HTTP = {"camellia": "/camellia/health/check", "mykit": "/nowhere", "lmstfy": "/api/n/q/size"}
 SOCKETS = ("queue_server", "beanstalkd")

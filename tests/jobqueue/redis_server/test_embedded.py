@@ -24,7 +24,7 @@ from buckets.errors import Unfit
 from jobqueue.redis_server import embedded
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.program import find_server
-from tests.waiting import until
+from tests.kit.waiting import until
 
 PATIENCE_S = 30.0
 OWNER = """
@@ -417,7 +417,7 @@ async def test_half_a_script_that_a_power_cut_left_in_the_file_is_never_run(
         assert await ask(url, "KEYS", "*") == ["before"]
         await ask(url, "EVAL", "redis.call('SET', 'after', 1) redis.call('DEL', 'after')", "0")
         await service.stop()
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == ["redis.torn"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == ["redis.torn"]
 
 
 @needs_both

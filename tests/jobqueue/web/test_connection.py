@@ -27,7 +27,7 @@ from jobqueue.web.port import Client, SimpleClient
 from jobqueue.web.runner import Runner
 from tests.jobqueue.web.guards import guard
 from tests.jobqueue.web.two_services import Line
-from tests.waiting import until
+from tests.kit.waiting import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])

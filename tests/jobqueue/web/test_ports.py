@@ -22,8 +22,8 @@ from jobqueue.dialect_settings import Dialects, Lmstfy, Mykit, QueueServer
 from jobqueue.protocols import DIALECTS
 from jobqueue.settings import Loaded, Settings
 from tests.jobqueue.small_dialects import HTTP, SOCKET
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 ELSEWHERE = ("192.0.2.0/24",)
 TOKEN = "s3cret+/ü"  # noqa: S105 - of these tests

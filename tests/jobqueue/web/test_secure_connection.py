@@ -23,7 +23,7 @@ from jobqueue.web.handed_over import HandedOver
 from jobqueue.web.handshake import Handshake
 from tests.jobqueue.access.authorities import Files
 from tests.jobqueue.web.test_connection import GET, LOOPS, Desk, Loop, Place, chunked, post, run, served
-from tests.waiting import until
+from tests.kit.waiting import until
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

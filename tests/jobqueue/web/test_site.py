@@ -23,7 +23,7 @@ from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 from tests.jobqueue.entries import open_entry
 from tests.jobqueue.web.guards import guard
-from tests.waiting import until
+from tests.kit.waiting import until
 
 POP = b'{"command":"pop","topic":"t"}'
 ADD = b'{"command":"add","topic":"t","id":"behind","body":1}'

@@ -14,7 +14,7 @@ import uvloop
 
 from jobqueue.web import fast_path
 from tests.jobqueue.web.two_services import MOST_BYTES, both, fate
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 BODY = b'{"command":"nope"}'  # needs no Redis, so that the answer comes within a few turns of the loop
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -12,7 +12,7 @@ import uvloop
 
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.wires.stream import MOST_AHEAD, Stream, Streams
-from tests.waiting import until
+from tests.kit.waiting import until
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 

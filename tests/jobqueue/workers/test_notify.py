@@ -18,9 +18,9 @@ from jobqueue.workers.notify import Notify, taken_from
 from tests.acceptance.service import JOBQUEUE
 from tests.acceptance.worker_processes import lines, on_connections, pids
 from tests.jobqueue.service_manager import ServiceManager
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 WATCHDOG_S = 0.3
 ADD = {"command": "add", "topic": "paid", "body": 1}

@@ -11,7 +11,7 @@ import pytest
 
 from jobqueue.web.address import url_of
 from jobqueue.workers.port import _holder, held
-from tests.ports import free_port, free_ports
+from tests.kit.ports import free_port, free_ports
 
 
 def listening(port: int, *options: int) -> socket.socket:

@@ -17,7 +17,7 @@ from pyspark_jobqueue.connector.reader import reader
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines.parts.flags import sentence
 
-from tests.ports import free_port
+from tests.kit.ports import free_port
 from tests.spark.serving import Serving
 
 if TYPE_CHECKING:

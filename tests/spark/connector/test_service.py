@@ -17,7 +17,7 @@ from pyspark_jobqueue.errors import Refused, Unreachable
 from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture

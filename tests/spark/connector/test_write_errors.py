@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark_jobqueue.pipelines.parts.flags import sentence
 
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 from tests.spark.connector.breaking import Breaking
 from tests.spark.connector.writing import counts, write
 from tests.spark.serving import Serving, until

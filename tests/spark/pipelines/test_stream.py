@@ -202,7 +202,6 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-@pytest.mark.timeout(480)
 def test_a_driver_that_is_killed_in_mid_stream_loses_and_doubles_nothing(
     serving: Serving, topic: str, shop: Shop
 ) -> None:

@@ -18,8 +18,8 @@ from jobqueue.health.findings import Finding
 from jobqueue.workers.cores import usable
 from tests.acceptance.service import ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture(autouse=True)

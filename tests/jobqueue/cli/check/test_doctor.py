@@ -17,9 +17,9 @@ from jobqueue.access.issuing import Issued, Issuing
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.chaos.forked import Ran
-from tests.ports import free_port, free_ports
-from tests.redis_node import HOST, Access, RedisNode, until_servers
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port, free_ports
+from tests.kit.redis_node import HOST, Access, RedisNode, until_servers
+from tests.kit.redis_server import RedisServer
 
 PASSWORD, DIALECT = "Xm1password", "Xm2dialecttoken"
 BODY, ID, REASON = "Xm3body", "Xm4id", "Xm5reason"

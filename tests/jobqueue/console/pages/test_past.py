@@ -17,8 +17,8 @@ from tests.access.guarded import guarded
 from tests.deploy.prometheus.expressions import RULES
 from tests.jobqueue.console.consoles import Console, console
 from tests.jobqueue.console.contents import TOPIC
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,8 +16,8 @@ from aiohttp.test_utils import TestServer
 from tests.acceptance.service import Client, ServiceProcess
 from tests.access.guarded import guarded
 from tests.jobqueue.console.consoles import Console, console
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 _SETTINGS = """
 history_hours = 24

@@ -25,7 +25,7 @@ from buckets.redis.client import Redis
 from buckets.shards import Shards
 from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.events.switched import switch_on
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 SERVICES = 3
 WORKERS = 12  # at each service

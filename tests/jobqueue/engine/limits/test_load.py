@@ -8,7 +8,7 @@ import pytest
 
 from buckets.pool.limits import Limit
 from tests.jobqueue.engine.limits.load import LIMITS, PERMIT_LATE_S, RATES, load
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.mark.parametrize(("shards", "limits"), [(1, LIMITS), (3, RATES)])

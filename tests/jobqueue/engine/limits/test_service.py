@@ -14,9 +14,9 @@ import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S, until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import PATIENCE_S, until
 
 POLICIES = """
 [topics.calls]

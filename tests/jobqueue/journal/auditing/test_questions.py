@@ -22,7 +22,7 @@ from jobqueue.metrics.process import LATENESS_S
 from tests.buckets.jobs import add, delete, finish, kick, pop_one
 from tests.jobqueue.journal.reading.drained import Journal
 from tests.jobqueue.journal.telling import NOW, SOURCE, Teller, event, options
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 D, R, V, X = State.DELAYED, State.READY, State.RESERVED, State.DEAD
 F, G = State.FINISHED, State.DELETED

@@ -10,7 +10,7 @@ import pytest
 from buckets.pool.pool import Pool
 from tests.jobqueue.journal.reading.conftest import brisk  # noqa: F401 - a fixture, for these tests too
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @asynccontextmanager

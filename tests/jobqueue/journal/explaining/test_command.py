@@ -20,8 +20,8 @@ from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.buckets.jobs import add, delete, finish, pop_one
 from tests.jobqueue.journal.reading.drained import Journal
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

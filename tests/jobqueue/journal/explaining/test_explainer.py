@@ -25,7 +25,7 @@ from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal
 from tests.jobqueue.journal.scheduled import define, meet
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 DEAD = Bounds(3_600_000, 5)
 

@@ -16,7 +16,7 @@ from jobqueue.journal.explaining.sentence import Now, sentence
 from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told
 from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.jobqueue.journal.explaining.lives import NOON, Life, us
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 D, R, V, F = State.DELAYED, State.READY, State.RESERVED, State.FINISHED
 

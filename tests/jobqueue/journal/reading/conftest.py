@@ -11,7 +11,7 @@ from jobqueue.journal.reading import lock, shard, walk
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.servers import Server
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture(autouse=True)

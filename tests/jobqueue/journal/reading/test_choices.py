@@ -31,7 +31,7 @@ from tests.chaos import forked
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, clean_environment, journal
 from tests.jobqueue.journal.reading.test_shard import moves, told, whole_life
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 NARROW: dict[str, Any] = {"events": "ends", "bodies": False}
 

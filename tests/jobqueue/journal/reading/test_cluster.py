@@ -14,7 +14,7 @@ from buckets.job import LIVE, NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
-from tests.redis_cluster import ClusterSet
+from tests.kit.redis_cluster import ClusterSet
 
 SHARDS = 4
 

@@ -26,8 +26,8 @@ from tests.jobqueue.journal.reading.conftest import of_server
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, journal
 from tests.jobqueue.journal.servers import Server
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 TOPICS = ("t", "u")
 WORKERS, PRODUCERS, OPERATORS = 6, 3, 2

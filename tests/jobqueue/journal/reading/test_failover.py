@@ -11,8 +11,8 @@ from buckets.redis.client import Redis
 from jobqueue.journal.reading.verdict import FORGOTTEN, UNKNOWN
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import told
-from tests.redis_network import Network
-from tests.redis_sentinels import SentinelSet
+from tests.kit.redis_network import Network
+from tests.kit.redis_sentinels import SentinelSet
 
 
 async def fail_over(servers: SentinelSet, pool: Pool, journal: Journal, forgotten: list[str]) -> None:

@@ -19,7 +19,7 @@ from tests.buckets.events.scheduled import there
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import told, whole_life
 from tests.jobqueue.journal.scheduled import define, meet
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 OF_STREAM = ("settle", "pending", "fresh", "entries", "deliver_behind", "records", "totals")
 OF_STORE = ("position", "write")

@@ -18,7 +18,7 @@ from jobqueue.journal.store import Batch, Position
 from jobqueue.journal.tables import event, minute
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import read_as_the_reader, told
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 class Stream:

@@ -21,8 +21,8 @@ from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, journal
 from tests.jobqueue.journal.reading.test_shard import told
 from tests.jobqueue.journal.servers import Server
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import told
 from tests.jobqueue.journal.reading.test_walk import cut_all, walked
 from tests.jobqueue.journal.scheduled import define, meet
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 async def rows(journal: Journal) -> dict[str, dict[str, Any]]:

@@ -23,8 +23,8 @@ from jobqueue.journal.reading.writing import Writer
 from jobqueue.journal.store import Batch, ContentRefused, Position, Store
 from jobqueue.journal.tables import minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 async def told(pool: Pool, *ids: str, topic: str = "t", body: bytes = b"1") -> None:

@@ -16,7 +16,7 @@ from jobqueue.journal.reading.verdict import LOST
 from jobqueue.journal.tables import event, minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.test_shard import Picky, told
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 async def untold(pool: Pool, work: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from buckets.pool.pool import Pool
 from jobqueue.journal.reading import shard
 from tests.jobqueue.journal.restoring.lost import World, world_of
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 @pytest.fixture(autouse=True)

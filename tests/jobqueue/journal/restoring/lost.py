@@ -29,7 +29,7 @@ from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Run
-from tests.waiting import until
+from tests.kit.waiting import until
 
 SOURCE = "jq"
 

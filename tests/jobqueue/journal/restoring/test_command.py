@@ -23,8 +23,8 @@ from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.chaos import forked
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import process
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR = 3_600_000
 

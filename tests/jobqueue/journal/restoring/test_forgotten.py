@@ -19,9 +19,9 @@ from jobqueue.journal.restoring.runs import Run
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, contents, world_of
-from tests.redis_sentinels import SentinelSet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR = 3_600_000
 

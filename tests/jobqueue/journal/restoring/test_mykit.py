@@ -20,9 +20,9 @@ from tests.buckets.events.scheduled import there as schedules
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World
 from tests.jobqueue.journal.scheduled import define
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR = 3_600_000
 

@@ -8,7 +8,7 @@ from buckets.job import Cause, State, Tag
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, get, pop
 from tests.jobqueue.journal.restoring.lost import World
-from tests.waiting import tick_all, until
+from tests.kit.waiting import tick_all, until
 
 HOUR = 3_600_000
 

@@ -15,8 +15,8 @@ from jobqueue.journal import tables
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, contents, world_of
-from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import tick_all
 
 HOUR = 3_600_000
 FULL: dict[str, Any] = {

@@ -23,8 +23,8 @@ from tests.buckets.jobs import add, finish, pop, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, contents, world_of
 from tests.jobqueue.journal.restoring.test_forgotten import go_back, heal, save
 from tests.jobqueue.journal.scheduled import define, meet
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 HOUR = 3_600_000
 

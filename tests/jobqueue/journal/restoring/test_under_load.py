@@ -12,8 +12,8 @@ from buckets.job import State
 from buckets.pool.pool import Pool
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import Numbers, Work, process, restored
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 SHORT = Numbers(live=2_000, finished=400, reserved=200, kills=2, rate=1_500)
 LONG = Numbers(live=100_000, finished=20_000, reserved=5_000, kills=5, rate=3_000)

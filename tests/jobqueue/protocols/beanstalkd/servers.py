@@ -13,8 +13,8 @@ from typing import Any
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects
 from jobqueue.settings import Settings
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 PATIENCE_S = 20
 BEANSTALKD = shutil.which("beanstalkd")

@@ -15,9 +15,9 @@ from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects
 from jobqueue.settings import Settings, TopicSettings
 from tests.jobqueue.protocols.beanstalkd.servers import Client, client, ours, tube
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.usefixtures("redis")
 

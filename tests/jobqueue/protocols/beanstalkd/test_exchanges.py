@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobqueue.protocols.beanstalkd.exchanges import OURS, SAME
 from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, ours, play, theirs
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("redis")
 """Each begins with an empty Redis."""

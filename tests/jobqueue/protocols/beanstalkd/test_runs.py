@@ -19,8 +19,8 @@ from jobqueue.dialect_settings import Beanstalkd, Dialects
 from jobqueue.settings import Loaded, Settings, TopicSettings
 from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, Client, client, ours, theirs
 from tests.jobqueue.protocols.beanstalkd.test_connections import both, is_waiting
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("redis")
 

@@ -13,7 +13,7 @@ from jobqueue.access.grants import OPEN, Grant
 from jobqueue.access.records import Record
 from jobqueue.protocols.camellia import monitor
 from tests.jobqueue.protocols.camellia.conftest import Make, Server
-from tests.waiting import until
+from tests.kit.waiting import until
 
 EMPTY: dict[str, list[Any]] = {"requestStatsList": [], "pullMsgTimeGapStatsList": [], "readyQueueTimeGapStatsList": []}
 

@@ -19,8 +19,8 @@ from buckets import Redis
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Camellia, Dialects
 from jobqueue.settings import Settings
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 REQUEST = (
     b"POST /camellia/delayQueue/sendMsg HTTP/1.1\r\n"

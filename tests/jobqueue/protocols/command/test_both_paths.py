@@ -14,7 +14,7 @@ from buckets import HeldClock, Pool, Redis
 from jobqueue.settings import Settings, TopicSettings
 from tests.jobqueue.protocols.command.random_requests import IDS, TOPICS, Maker
 from tests.jobqueue.protocols.command.sites import Site
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 REQUESTS = 1500
 SETTINGS = Settings(topics={"full": TopicSettings(max_pending=3)}, virtual_topics={"both": ("t", "u")})

@@ -21,8 +21,8 @@ from jobqueue.settings import Settings, TopicSettings
 from tests.buckets.jobs import add, get
 from tests.buckets.redis.links import link_of
 from tests.jobqueue.protocols.command.sites import MINE, Client, Site
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 ADD: dict[str, Any] = {"command": "add", "topic": "t", "body": {"a": 1}}
 POP: dict[str, Any] = {"command": "pop", "topic": "t"}

@@ -13,7 +13,7 @@ from buckets import Redis
 from jobqueue.protocols.command.fast_path import FastPath
 from tests.jobqueue.protocols.command.random_requests import Maker
 from tests.jobqueue.web.two_services import Line, started
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 REQUESTS = 300
 

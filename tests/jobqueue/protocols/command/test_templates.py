@@ -17,7 +17,7 @@ from jobqueue.protocols.command import templates
 from jobqueue.schema import params
 from jobqueue.schema.fields import NAME_CHARACTERS
 from tests.buckets.jobs import add, get, pop, pop_one
-from tests.waiting import tick_all
+from tests.kit.waiting import tick_all
 
 _YEAR_MS = 31_536_000_000
 

@@ -14,8 +14,8 @@ import aiohttp
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Dialects, QueueServer
 from jobqueue.settings import Settings
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
 
 WITHIN_S = 10
 

@@ -12,8 +12,8 @@ import pytest
 from buckets import Redis
 from jobqueue.protocols.queue_server.dialect import QueueServerDialect
 from tests.jobqueue.protocols.queue_server.clients import Served, Tcp, Udp, serving
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 LOOK = b'{"action":2,"queue":"q","seq":%d}'
 EMPTY = b'{"action":2,"queue":"q","seq":%d,"code":0}'

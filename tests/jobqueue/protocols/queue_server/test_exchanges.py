@@ -13,7 +13,7 @@ import pytest
 from buckets import Redis
 from jobqueue.settings import TopicSettings
 from tests.jobqueue.protocols.queue_server.clients import Served, Tcp, Udp, now, serving
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 QUEUE = '"queue":"task#test:order:event"'
 

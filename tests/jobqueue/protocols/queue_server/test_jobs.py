@@ -10,8 +10,8 @@ import pytest
 
 from buckets import Redis
 from tests.jobqueue.protocols.queue_server.clients import Served, Tcp, Udp, now, serving
-from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

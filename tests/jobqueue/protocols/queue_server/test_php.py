@@ -11,7 +11,7 @@ import pytest
 
 from buckets import Redis
 from tests.jobqueue.protocols.queue_server.clients import serving
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 SCRIPT = Path(__file__).with_name("client.php")
 

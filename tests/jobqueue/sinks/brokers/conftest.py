@@ -13,7 +13,7 @@ from jobqueue_client import AsyncClient
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import BROKERS, Broker, Missing
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.redis_server import RedisServer
+from tests.kit.redis_server import RedisServer
 
 
 def new_broker(kind: str) -> Broker:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from tests.jobqueue.sinks.brokers import Broker, Received
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 _MOST = 1 << 20
 

@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from tests.jobqueue.sinks.brokers import Broker, Missing, Received
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 
 async def _silent(error: Exception) -> None:

@@ -14,7 +14,7 @@ import aio_pika
 import aiormq.exceptions
 
 from tests.jobqueue.sinks.brokers import Broker, Missing, Received
-from tests.ports import free_ports
+from tests.kit.ports import free_ports
 
 
 class RabbitMq(Broker):

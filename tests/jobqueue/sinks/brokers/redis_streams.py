@@ -7,8 +7,8 @@ from typing import Any
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
 from tests.jobqueue.sinks.brokers import Broker, Received
-from tests.ports import free_port
-from tests.redis_server import binary
+from tests.kit.ports import free_port
+from tests.kit.redis_server import binary
 
 
 class RedisStreams(Broker):

@@ -14,7 +14,7 @@ import stompman
 
 from tests.jobqueue.sinks.brokers import Broker, Missing, Received
 from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 
 class RabbitMqStomp(RabbitMq):

@@ -14,10 +14,8 @@ from standardwebhooks import Webhook
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.http_receiver import HttpReceiver
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.redis_server import RedisServer
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

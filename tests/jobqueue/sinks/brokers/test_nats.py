@@ -14,10 +14,8 @@ from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import Missing
 from tests.jobqueue.sinks.brokers.nats_server import NatsServer
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.redis_server import RedisServer
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

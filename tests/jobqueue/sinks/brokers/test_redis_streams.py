@@ -17,10 +17,8 @@ from jobqueue.sinks.redis_stream.trimming import Trimming
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.redis_server import RedisServer
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 ACKED: dict[str, Any] = {"done": "acked", "group": "g", "poll_ms": 20, "ack_timeout_s": 0.5}
 

@@ -15,11 +15,9 @@ from buckets.redis.client import Redis
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.ports import free_port
-from tests.redis_server import RedisServer
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.ports import free_port
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture

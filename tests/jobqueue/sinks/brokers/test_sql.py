@@ -17,10 +17,8 @@ from tests.jobqueue.sinks.brokers import Missing
 from tests.jobqueue.sinks.brokers.conftest import new_broker
 from tests.jobqueue.sinks.brokers.databases import Database
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.redis_server import RedisServer
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @pytest.fixture(params=["sql-sqlite", "sql-postgresql", "sql-mariadb"])

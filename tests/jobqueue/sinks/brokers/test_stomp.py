@@ -15,10 +15,8 @@ import stompman
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.jobqueue.sinks.brokers.stomp_servers import ActiveMq, RabbitMqStomp
-from tests.redis_server import RedisServer
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 
 @asynccontextmanager

@@ -13,9 +13,7 @@ import pytest
 
 from tests.jobqueue.sinks.brokers import BROKERS, RESTARTED
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.kit.waiting import until
 
 _ID_CHARACTERS = "abcXYZ019_-:.@/+=~"
 

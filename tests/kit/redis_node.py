@@ -1,4 +1,4 @@
-"""One server of a set (tests/redis_sentinels.py, tests/redis_cluster.py): a process on a port of this machine.
+"""One server of a set (tests/kit/redis_sentinels.py, tests/kit/redis_cluster.py): a process on a port of this machine.
 
 A server keeps its port when it is killed and restarted. It dies with the process that started it.
 """
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import hiredis
 import trustme
 
-from tests.redis_server import binary
-from tests.waiting import until
+from tests.kit.redis_server import binary
+from tests.kit.waiting import until
 
 HOST = "127.0.0.1"
 _PATIENCE_S = 30.0
@@ -110,7 +110,7 @@ def _issued(authority: trustme.CA, path: Path, *names: str) -> tuple[Path, Path]
 class RedisNode:
     """A server, or with `sentinel` a Sentinel. `lines` go into its configuration file, which it may rewrite.
 
-    `host` is its own address where there is a network (tests/redis_network.py); others find it at `address`. With `tls`
+    `host` is its own address where there is a network (see redis_network.py); others find it at `address`. With `tls`
     it speaks nothing else. `server`: its program.
     """
 

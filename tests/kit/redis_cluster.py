@@ -12,9 +12,9 @@ from typing import Any, Self
 import hiredis
 from redis.crc import key_slot
 
-from tests.ports import free_ports
-from tests.redis_network import Network
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, Tls, until_servers
+from tests.kit.ports import free_ports
+from tests.kit.redis_network import Network
+from tests.kit.redis_node import EVERYBODY, HOST, Access, RedisNode, Tls, until_servers
 
 SLOTS = 1 << 14
 MASTERS = 3

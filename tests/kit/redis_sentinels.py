@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import hiredis
 
-from tests.ports import free_ports
-from tests.redis_network import Network
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, Tls, until_servers
+from tests.kit.ports import free_ports
+from tests.kit.redis_network import Network
+from tests.kit.redis_node import EVERYBODY, HOST, Access, RedisNode, Tls, until_servers
 
 NAME = "jq-main"
 _REPLICAS = 2

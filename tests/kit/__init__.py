@@ -1,0 +1,1 @@
+"""What tests start, kill, freeze and cut off, and how they wait."""
