@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from buckets.errors import JobQueueError, NoMeta, Unanswered, Unavailable
+from buckets.errors import JobQueueError, NoMeta, NotFound, Unanswered, Unavailable
 from buckets.job import NewJob
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
@@ -167,6 +167,22 @@ async def test_a_pop_that_got_no_answer_is_not_asked_again(own_server: RedisServ
     with pytest.raises(Unanswered):
         await popping
     assert (await adding).result == "created"
+
+
+async def test_an_update_that_got_no_answer_is_made_again_unless_it_sets_a_time(
+    own_server: RedisServer, own: Redis
+) -> None:
+    """Its job may have fired by then, and the update would find itself too late."""
+    pool = await Pool.open(own)
+    own_server.freeze()
+    changes = ({"delay_ms": 1}, {"due_ms": 1}, {"delay_ms": 1, "body": b"1"}, {"priority": 1})
+    updates = [asyncio.create_task(pool.update("a", **each)) for each in changes]
+    await until(lambda: waits_for(own, len(updates)))
+    own_server.kill()
+    own_server.start()
+    *timed, plain = await asyncio.gather(*updates, return_exceptions=True)
+    assert [type(each) for each in timed] == [Unanswered] * 3
+    assert isinstance(plain, NotFound)
 
 
 async def test_a_redis_that_says_nothing_is_unavailable_and_welcome_when_it_speaks_again(
