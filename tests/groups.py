@@ -236,7 +236,8 @@ def run(name: str) -> int:
     """Run a group; returns the exit code."""
     cache = ROOT / ".pytest_cache" / name
     shutil.rmtree(cache, ignore_errors=True)
-    command = (sys.executable, "-m", "pytest", "--group", name, "-o", f"cache_dir={cache}")
+    # One word: pytest would take the second for a folder of that name.
+    command = (sys.executable, "-m", "pytest", f"--group={name}", "-o", f"cache_dir={cache}")
     # With it, thousands of processes would compile their modules again.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if name == "redis":
