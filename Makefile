@@ -92,7 +92,7 @@ test-clients: setup-test  ## the clients in PHP and Node, and foreign clients
 test-browser: setup-test  ## pages in Chromium
 	$(BIN)/python -m tests.groups browser
 
-test-spark: setup-test  ## streams of Spark, Spark Connect, and the worked example
+test-spark: setup-test  ## streams of Spark, and Spark Connect
 	$(BIN)/python -m tests.groups spark
 
 test-deploy: setup-test  ## what is in deploy/, packages and upgrades
@@ -104,11 +104,11 @@ test-faults: setup-test  ## kills, failovers, random requests, chaos-short and t
 	$(BIN)/python -m tests.acceptance.demo
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySpark that the connector supports
-	$(VENV_OLD)/bin/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
+	$(VENV_OLD)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-long: setup-test  ## run the slow tests too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 JOBQUEUE_PARKED=1000 JOBQUEUE_TLS_RATE=2000 JOBQUEUE_OPERATED=1000000 \
-		$(BIN)/python -m pytest -n 5 --dist loadfile --timeout 7200 -m "slow or not slow"
+		$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder --timeout 7200 -m "slow or not slow"
 
 lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
 	$(BIN)/ruff check .

@@ -132,7 +132,7 @@ async def test_the_benchmark_of_the_clients_runs(capsys: pytest.CaptureFixture[s
 
 @pytest.fixture
 def comparable() -> None:
-    """Skips where what the comparison needs is missing; CI installs it."""
+    """Skips where what the comparison needs is missing."""
     try:
         compiler()
         program("beanstalkd")

@@ -24,8 +24,7 @@ from tests.kit.redis_server import RedisServer
 settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("jobqueue")
 
-
-# The shell that started this in the background may have it ignore Ctrl-C, and so would all that tests start.
+# A shell that starts this in the background makes it ignore Ctrl-C, and so would everything that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -50,8 +50,8 @@ class Need:
 
 @dataclass(frozen=True)
 class Group:
-    """Tests that need the same. `tests`: patterns of their ids, from the beginning; `fixtures`: what those tests use
-    which the patterns do not name. `again`: patterns of tests of any group that are run here too."""
+    """Tests that need the same. `tests`: patterns of their ids, from the beginning; `fixtures`: those whose
+    tests belong here, too. `again`: patterns of tests of any group that are run here too."""
 
     says: str
     needs: tuple[Need, ...] = ()

@@ -8,7 +8,7 @@ Each `[[mutant]]` of a `.toml` file here has
 - `caught_by`: the test file that fails then;
 - `says`: what would go wrong for whom.
 
-Who moves the line moves its mutant.
+If you move a line, move its mutant.
 """
 
 from __future__ import annotations

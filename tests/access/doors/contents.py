@@ -8,19 +8,18 @@ from buckets.redis.client import Redis
 
 _BY_THEMSELVES = re.compile(rb"\}:(lock:|roll$|cards$|w:|fence$|f:|figured$|op:)")
 """Keys that change though nobody asks for anything."""
-_NEVER = -1  # PEXPIRETIME of a key that does not expire
 
 
 async def contents(redis: Redis) -> dict[bytes, bytes]:
-    """Each key with its value, except those that change or end by themselves."""
+    """Each key with its value and its end."""
     found = {}
     for key in sorted(await redis.read("KEYS", "*")):
-        if _BY_THEMSELVES.search(key) or await redis.read("PEXPIRETIME", key) != _NEVER:
+        if _BY_THEMSELVES.search(key):
             continue
         if key.endswith(b":tokens"):
             found[key] = await _records(redis, key)
         else:
-            found[key] = await redis.read("DUMP", key)
+            found[key] = b"%r %d" % (await redis.read("DUMP", key), await redis.read("PEXPIRETIME", key))
     return found
 
 

@@ -1,5 +1,5 @@
 """`jobqueue sizing`, and that docs/sizing.md says what it reckons with. That the constants are right is measured by
-bench/sizing.py: bytes in each run of the tests, CPU by `make bench-sizing`."""
+bench/sizing.py: bytes by `make bench-check`, CPU by `make bench-sizing`."""
 
 from __future__ import annotations
 
