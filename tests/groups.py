@@ -176,8 +176,11 @@ GROUPS = {
     "browser": Group(
         "pages in Chromium",
         (Need("chromium"),),
-        ("tests/jobqueue/access/test_chromium", "tests/jobqueue/console/test_(clicks|hostile|operations|pages)"),
-        fixtures=("browser", "page"),
+        (
+            "tests/jobqueue/access/test_chromium",
+            "tests/jobqueue/console/(test_(clicks|hostile|operations|pages|tls.*browser)|pages/test_forecast)",
+        ),
+        fixtures=("browser",),
     ),
     "spark": Group(
         "streams of Spark, and Spark Connect",

@@ -14,6 +14,7 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 
 from jobqueue.console.options import Options
 from jobqueue.console.site import Site
+from tests.acceptance.service import Client
 from tests.jobqueue.access.chromium import CHROMIUM
 from tests.kit.ports import free_port
 
@@ -148,6 +149,26 @@ class Watched:
             for violation in found["violations"]
             for node in violation["nodes"]
         ]
+
+
+class Room(NamedTuple):
+    """A console, its service, and a browser."""
+
+    console: Console
+    service: Client
+    browser: Browser
+
+    async def add(self, topic: str, number: int, **options: object) -> None:
+        """Jobs `<topic>:0`, `<topic>:1`, …"""
+        for begin in range(0, number, 500):
+            some = range(begin, min(begin + 500, number))
+            answers = await self.service.batch(
+                [{"command": "add", "topic": topic, "id": f"{topic}:{each}", "body": 1, **options} for each in some]
+            )
+            assert all(answer["success"] for answer in answers)
+
+    async def counts(self, topic: str) -> dict[str, int]:
+        return dict((await self.service.ask("stats", topic=topic))["counts"])
 
 
 @asynccontextmanager

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser
 
 from jobqueue.console.actions import ACTIONS
 from tests.acceptance.service import Client, ServiceProcess
 from tests.access.guarded import guarded
-from tests.jobqueue.access.chromium import CHROMIUM
-from tests.jobqueue.console.consoles import SCHEMES, Watched, chromium, console, watched
+from tests.jobqueue.console.consoles import SCHEMES, Watched, console, watched
 from tests.jobqueue.console.test_operations import OF_OPERATIONS
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Click(NamedTuple):
@@ -105,12 +99,6 @@ def _renamed(click: Click, job: str) -> Click:
     """The same with another id of the new job."""
     fields = tuple((label, text.replace(NEW, job)) for label, text in click.fields)
     return click._replace(page=click.page.replace(NEW, job), fields=fields)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as made:
-        yield made
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -16,14 +16,10 @@ from jobqueue.console.options import Options
 from jobqueue.console.rendering import Templates
 from jobqueue.console.site import PAGES, Site
 from tests.acceptance.service import Client, ServiceProcess
-from tests.jobqueue.access.chromium import CHROMIUM
-from tests.jobqueue.console.consoles import Console, Watched, chromium, console, watched
+from tests.jobqueue.console.consoles import Console, Watched, console, watched
 from tests.kit.redis_server import RedisServer
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VALUES = (
     *("<script>alert(1)</script>", "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>"),
@@ -106,12 +102,6 @@ async def _fill(client: Client) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def front(hostile: ServiceProcess) -> AsyncIterator[Console]:
     async with console(hostile.url) as made:
-        yield made
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as made:
         yield made
 
 

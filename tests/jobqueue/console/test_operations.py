@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.jobqueue.access.chromium import CHROMIUM
-from tests.jobqueue.console.consoles import SCHEMES, Console, Watched, chromium, console, watched
+from tests.jobqueue.console.consoles import SCHEMES, Room, Watched, watched
 from tests.kit.waiting import until
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 OF_OPERATIONS = {
     *("do/plan", "do/find", "do/start", "do/pause-operation", "do/resume-operation", "do/cancel-operation"),
 }
 """The actions that are clicked here."""
-
-
-class Room(NamedTuple):
-    """A console, its service, and a browser."""
-
-    console: Console
-    service: Client
-    browser: Browser
-
-    async def add(self, topic: str, number: int, **options: object) -> None:
-        """Jobs `<topic>:0`, `<topic>:1`, …"""
-        for begin in range(0, number, 500):
-            some = range(begin, min(begin + 500, number))
-            answers = await self.service.batch(
-                [{"command": "add", "topic": topic, "id": f"{topic}:{each}", "body": 1, **options} for each in some]
-            )
-            assert all(answer["success"] for answer in answers)
-
-    async def counts(self, topic: str) -> dict[str, int]:
-        return dict((await self.service.ask("stats", topic=topic))["counts"])
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def room(filled: ServiceProcess) -> AsyncIterator[Room]:
-    async with console(filled.url) as made, Client(filled.url) as client, chromium() as browser:
-        yield Room(made, client, browser)
 
 
 async def click(watching: Watched, button: str) -> None:

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.jobqueue.access.chromium import CHROMIUM
 from tests.jobqueue.console import contents
-from tests.jobqueue.console.consoles import SCHEMES, Console, chromium, console, watched
+from tests.jobqueue.console.consoles import SCHEMES, Room, watched
 from tests.jobqueue.console.contents import PAGES, TOPIC
 from tests.kit.waiting import until
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 _NARROW, _WIDE = {"width": 320, "height": 640}, {"width": 1280, "height": 900}
-
-
-class Room(NamedTuple):
-    """A console, its service, and a browser."""
-
-    console: Console
-    service: Client
-    browser: Browser
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def room(filled: ServiceProcess) -> AsyncIterator[Room]:
-    async with console(filled.url) as made, Client(filled.url) as client, chromium() as browser:
-        yield Room(made, client, browser)
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", _WIDE), ("dark", _NARROW)])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
+from playwright.async_api import Browser
 
 from jobqueue.cli.console.chosen import options_of
 from jobqueue.console.tls import Certificate
@@ -15,22 +18,28 @@ from jobqueue.settings import Settings, load
 from tests.acceptance.worker_processes import lines
 from tests.access.guarded import guarded
 from tests.jobqueue.access.authorities import Files
-from tests.jobqueue.console.consoles import OWN, chromium, watched
+from tests.jobqueue.console.consoles import OWN, watched
 from tests.kit.ports import free_port
 from tests.kit.waiting import until
 
 
-async def test_a_console_with_a_certificate_speaks_tls_only_and_its_cookie_is_for_this_host(tmp_path: Path) -> None:
-    files, port = Files(tmp_path), free_port()
+@asynccontextmanager
+async def secured(folder: Path) -> AsyncIterator[tuple[Files, int, str]]:
+    """A console with a certificate: its files, its port, and a token that may sign in."""
+    files, port = Files(folder), free_port()
     settings = f'console_port = {port}\nconsole_tls_cert = "{files.cert}"\nconsole_tls_key = "{files.key}"\n'
-    async with guarded(tmp_path, settings=settings) as house:
-        log = tmp_path / "service-0.log"
+    async with guarded(folder, settings=settings) as house:
+        log = folder / "service-0.log"
         await until(lambda: bool(lines(log, "console.started")))
         assert lines(log, "console.started")[0]["url"] == f"https://127.0.0.1:{port}/"
-        form = {"token": (await house.token("look")).token.text}
+        yield files, port, (await house.token("look")).token.text
+
+
+async def test_a_console_with_a_certificate_speaks_tls_only_and_its_cookie_is_for_this_host(tmp_path: Path) -> None:
+    async with secured(tmp_path) as (files, port, token):
         connector = aiohttp.TCPConnector(ssl=files.client())
         async with aiohttp.ClientSession(f"https://localhost:{port}", connector=connector) as session:
-            async with session.post("/sign-in", data=form, headers=OWN, allow_redirects=False) as response:
+            async with session.post("/sign-in", data={"token": token}, headers=OWN, allow_redirects=False) as response:
                 assert response.status == 303
                 cookie = response.headers["Set-Cookie"]
             assert cookie.startswith("__Host-jobqueue=") and "Secure" in cookie and "Domain" not in cookie
@@ -39,10 +48,15 @@ async def test_a_console_with_a_certificate_speaks_tls_only_and_its_cookie_is_fo
                 assert response.headers["Strict-Transport-Security"] == "max-age=31536000"
             with pytest.raises(aiohttp.ClientError):
                 await session.get(f"http://localhost:{port}/sign-in")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_browser_signs_in_by_tls(tmp_path: Path, browser: Browser) -> None:
+    async with secured(tmp_path) as (_, port, token):
         home = f"https://localhost:{port}"
-        async with chromium() as browser, watched(browser, home, ignore_https_errors=True) as seen:
+        async with watched(browser, home, ignore_https_errors=True) as seen:
             await seen.show("/topics")
-            await seen.page.fill("#token", form["token"])
+            await seen.page.fill("#token", token)
             await seen.page.click("form.sign-in button")
             await seen.page.wait_for_url(f"{home}/topics")
             assert await seen.page.title() == "Topics · jobqueue" and seen.faults == []

@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from typing import NamedTuple
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.jobqueue.access.chromium import CHROMIUM
-from tests.jobqueue.console.consoles import Console, chromium, console, watched
+from tests.jobqueue.console.consoles import Room, watched
 from tests.kit.waiting import until
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)"),
-]
-
-
-class Room(NamedTuple):
-    """A console, its service, and a browser."""
-
-    console: Console
-    service: Client
-    browser: Browser
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def room(filled: ServiceProcess) -> AsyncIterator[Room]:
-    async with console(filled.url) as made, Client(filled.url) as client, chromium() as browser:
-        yield Room(made, client, browser)
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_the_busiest_time_names_its_topics_and_is_compared_with_what_was_delivered(room: Room) -> None:
