@@ -97,16 +97,16 @@ async def test_a_lease_is_kept_through_the_other_address_when_one_accepts_and_ne
             shuffle($order);
         }
         mt_srand($seed - 1); // so that the client prefers the address that hangs
-        $client = new Client(urls: [$hangs, $url], timeout_s: 0.5);
+        $client = new Client(urls: [$hangs, $url], timeout_s: 1);
         $worker = new Worker($client, poll_s: 0.1, max_jobs: 1);
         $worker->job('t', function (Job $job) use ($tell): void {
             $tell(['lost', $job->lost()]);
-            for ($end = microtime(true) + 2.0; microtime(true) < $end; usleep(10_000)) {
+            for ($end = microtime(true) + 7.0; microtime(true) < $end; usleep(10_000)) {
                 $job->check();
             }
             $tell(['kept']);
         });
-        (new Client($url))->add('t', 1, id: '1', ttr: 1);
+        (new Client($url))->add('t', 1, id: '1', ttr: 5);
         $worker->run();
     """
     assert await told(code, queue.url) == [["lost", None], ["kept"]]
