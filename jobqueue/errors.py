@@ -63,6 +63,10 @@ class TooSlow(BadHttp):
     """the request was not complete in time."""
 
 
+class EncodedBody(BadHttp):
+    """Content-Encoding is not supported: send the body as it is."""
+
+
 class NoSuchPath(BadRequest):
     """no such path; commands go to POST /command."""
 
@@ -154,6 +158,9 @@ STATUS = {
     "INTERNAL": 500,
 }
 """The HTTP status of each code."""
+
+BAD_HTTP_STATUS: dict[type[Exception], int] = {TooSlow: 408, EncodedBody: 415}
+"""The HTTP status of errors with the code BAD_HTTP that have a status of their own."""
 
 _GROUPS = {
     401: "access",

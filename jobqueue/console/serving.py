@@ -29,7 +29,12 @@ async def serve(options: Options, listens: Callable[[], None] = lambda: None, *,
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    runner = web.AppRunner(Site(options).application, access_log=None, shutdown_timeout=_GRACE_S)
+    runner = web.AppRunner(
+        Site(options).application,
+        access_log=None,
+        auto_decompress=False,  # no form needs it
+        shutdown_timeout=_GRACE_S,
+    )
     await runner.setup()
     certificate = options.certificate
     looking = loop.create_task(certificate.run()) if certificate else None

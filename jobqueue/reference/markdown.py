@@ -59,7 +59,8 @@ whole request, an array too, and closes the connection. FORBIDDEN names the `rig
 
 A connection on which nothing is sent for `client_timeout_s` (30 s) is closed. If a request is incomplete by then, the
 client gets 408 with the code BAD_HTTP. A client that does not take its answer within that time is disconnected, and
-jobs that were not sent go back to the queue. A connection that has had an answer may stay idle.
+jobs that were not sent go back to the queue. A connection that has had an answer may stay idle. A body with a
+`Content-Encoding` is answered 415 with the code BAD_HTTP.
 """
 
 _SEMANTICS = """\

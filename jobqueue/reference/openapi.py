@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobqueue.errors import STATUS
+from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadHttp
 from jobqueue.protocols import NATIVE, load
 from jobqueue.protocols.command import reading
 from jobqueue.reference.catalog import Entry, codes, entries
@@ -87,6 +87,8 @@ def _refusals() -> dict[int, list[str]]:
     found: defaultdict[int, list[str]] = defaultdict(list)
     for code, status in STATUS.items():
         found[status].append(code)
+    for status in BAD_HTTP_STATUS.values():
+        found[status].append(BadHttp.code)
     return dict(sorted(found.items()))
 
 

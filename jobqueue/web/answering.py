@@ -65,7 +65,7 @@ async def body_of(request: web.Request) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise TooLarge(f"the request is too large; at most {request.client_max_size} bytes are allowed") from None
-    except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
+    except (web.RequestPayloadError, HttpProcessingError):  # a bad chunk
         raise BadJson("the request's body is damaged") from None
 
 

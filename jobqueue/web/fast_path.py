@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from jobqueue.access.actor import HEADER
 from jobqueue.access.authentication import credential
-from jobqueue.errors import STATUS
+from jobqueue.errors import BAD_HTTP_STATUS, STATUS
 from jobqueue.protocols import NATIVE, Reply, load
 
 SERVER = "jobqueue"  # the `Server` header: no versions, which would help only attackers
@@ -78,7 +78,7 @@ def begun(part: bytes) -> bool:
 
 _BEGINNINGS = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
-    for status in {200, 408, *STATUS.values()}
+    for status in {200, *STATUS.values(), *BAD_HTTP_STATUS.values()}
 }
 UNAUTHORIZED = STATUS["UNAUTHORIZED"]
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="jobqueue"'}

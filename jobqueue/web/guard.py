@@ -12,6 +12,7 @@ from buckets.errors import JobQueueError
 from jobqueue.access.browsers import Browsers, is_preflight, made_by, read_by
 from jobqueue.access.caller import CALLER
 from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.errors import EncodedBody
 from jobqueue.metrics.process import Metrics
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.peer import Peer
@@ -22,7 +23,7 @@ _MOST_SHOWN = 200  # characters of an origin in the log
 
 
 class Guard:
-    """Refuses what web pages may not ask for."""
+    """Refuses what web pages may not ask for, and bodies that would have to be inflated."""
 
     def __init__(self, browsers: Browsers, metrics: Metrics, log: RefusalLog) -> None:
         self._browsers = browsers
@@ -34,6 +35,8 @@ class Guard:
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             peer = cast(Peer, CALLER.get())
+            if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+                return response_to(EncodedBody(), closes=True)
             try:
                 origin = self._browsers.judge(request.method, request.headers, on_loopback=peer.is_on_loopback)
             except JobQueueError as error:

@@ -26,7 +26,7 @@ _MOST_UNCHARGED = 64 << 10  # a request of so many bytes is never refused for wa
 class HandedOver(Peer):
     """A connection that belongs to aiohttp."""
 
-    __slots__ = ("_charged", "_content", "_handler", "_is_fed", "_request")
+    __slots__ = ("_charged", "_content", "_discarded", "_handler", "_is_fed", "_request")
 
     def __init__(self, port: Port) -> None:
         super().__init__(port)
@@ -35,6 +35,7 @@ class HandedOver(Peer):
         self._content: StreamReader | None = None  # the body of the last request that has begun
         self._is_fed = False  # whether bytes have come of which no request has begun yet
         self._charged = 0  # bytes of an incomplete request
+        self._discarded = 0  # bytes of a body that came after the answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
@@ -57,6 +58,15 @@ class HandedOver(Peer):
         self._handler.data_received(data)
         if self._is_fed or self._request is not None:
             self._charge(len(data))
+        elif not is_whole:
+            self._discard(len(data))
+
+    def _discard(self, size: int) -> None:
+        """Account for bytes that aiohttp reads only to get to the end of a refused request. A client that sends no more
+        than it may is not cut off, as it would lose the answer."""
+        self._discarded += size
+        if self._discarded > self._port.answerer.most_bytes:
+            self._handler.force_close()
 
     def _is_whole(self) -> bool:
         """Whether all of the last request that has begun is there."""
@@ -73,6 +83,7 @@ class HandedOver(Peer):
         """aiohttp begins with a request."""
         self._request, self._content = request, request.content
         self._is_fed = False
+        self._discarded = 0
         self._awaited = None
         if self._is_whole():
             self._charge(-self._charged)

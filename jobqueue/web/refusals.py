@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 
 from jobqueue.commands.answers import failure
-from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath, TooSlow
+from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadHttp, MethodNotAllowed, NoSuchPath
 from jobqueue.protocols import Reply
 from jobqueue.web.fast_path import CHALLENGE, SERVER, UNAUTHORIZED
 
@@ -19,17 +19,18 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 def refusal(error: Exception) -> Reply:
     """The reply for an error; an unexpected one is logged."""
     answer = failure(error)
-    status = 408 if isinstance(error, TooSlow) else STATUS[answer["code"]]
+    status = BAD_HTTP_STATUS.get(type(error)) or STATUS[answer["code"]]
     return Reply(status, orjson.dumps(answer), answer.get("retry_after"))
 
 
-def response_to(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
-    """The answer for an error; after one for want of a token the connection closes."""
+def response_to(error: Exception, headers: dict[str, str] | None = None, *, closes: bool = False) -> web.Response:
+    """The answer for an error. `closes`: the connection is closed after it, as always after one for want of a token."""
     reply = refusal(error)
     named = {"Server": SERVER, **(headers or {})}
     refused = web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=named)
     if reply.status == UNAUTHORIZED:
         refused.headers.update(CHALLENGE)
+    if closes or reply.status == UNAUTHORIZED:
         refused.force_close()
     return refused
 
@@ -59,6 +60,4 @@ class Refusing(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has already begun")
         error = exc if isinstance(exc, Exception) else TimeoutError()  # aiohttp has none when a handler timed out
-        refused = response_to(error if status >= 500 else BadHttp())
-        refused.force_close()
-        return refused
+        return response_to(error if status >= 500 else BadHttp(), closes=True)

@@ -72,7 +72,11 @@ class Runner:
     def _made_port(self, tls: Tls | None = None) -> Port:
         server, loop = self._aiohttp.server, asyncio.get_running_loop()
         assert server
-        options: dict[str, Any] = {"access_log": None, "keepalive_timeout": self._idle_s}
+        options: dict[str, Any] = {
+            "access_log": None,
+            "auto_decompress": False,  # it would be done on the loop, before anyone asks for the body or a token
+            "keepalive_timeout": self._idle_s,
+        }
         handler = partial(Refusing, server, loop=loop, **options)
         return Port(self._answerer, self._limits, handler, self._allows, self._idle_s, tls)
 

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from jobqueue.errors import STATUS, BadRequest
+from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadRequest
 from jobqueue.protocols.command import reading
 from jobqueue.reference import openapi
 from jobqueue.schema import params
@@ -37,7 +37,9 @@ def test_every_command_answer_and_code_is_in_it() -> None:
             shape.__name__ for shape in ANSWERS[name]
         ]
     assert schemas["Refusal"]["properties"]["code"]["enum"] == [*STATUS]
-    assert DOCUMENT["paths"]["/command"]["post"]["responses"].keys() == {"200", *map(str, STATUS.values())}
+    assert DOCUMENT["paths"]["/command"]["post"]["responses"].keys() == {
+        *map(str, (200, *STATUS.values(), *BAD_HTTP_STATUS.values()))
+    }
 
 
 def add(**fields: Any) -> dict[str, Any]:

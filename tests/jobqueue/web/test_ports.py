@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -224,7 +226,7 @@ async def test_options_are_reloaded_but_not_where_it_listens(redis_server: Redis
             await ask(own(port), "/healthz")
 
 
-async def test_a_request_that_is_too_large_or_damaged_is_refused_in_the_dialects_form(
+async def test_a_request_that_is_too_large_is_refused_in_the_dialects_form(
     redis_server: RedisServer,
 ) -> None:
     port = free_port()
@@ -234,13 +236,82 @@ async def test_a_request_that_is_too_large_or_damaged_is_refused_in_the_dialects
     async with Service(settings):
         large = await ask(own(port), "/add", "POST", data=b"1" * 1025)
         assert (large.status, large.text) == (413, "refused: TOO_LARGE /add")
+
+
+async def test_a_body_that_is_damaged_is_refused_in_the_dialects_form(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiohttp.web_protocol.HttpRequestParser", HttpRequestParserPy)  # the other refuses it itself
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(
-            b"POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip"
-        )
+        head = b"POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+        writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        await reader.readuntil(b"100 Continue\r\n\r\n")  # the request has begun
+        writer.write(b"no chunk\r\n")
         assert await reader.readuntil(b"refused: BAD_JSON /add")
         writer.close()
         await writer.wait_closed()
+
+
+def encoded(size: int, encoding: str) -> bytes:
+    """Zeros, as small as the encoding makes them; bytes that are none, where this library cannot write it."""
+    kinds = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+    if encoding not in kinds:
+        return bytes(1000)
+    squeezer = zlib.compressobj(9, wbits=kinds[encoding])
+    return squeezer.compress(bytes(size)) + squeezer.flush()
+
+
+async def flood(port: int, path: str, fields: str, body: bytes, times: int = 5) -> tuple[float, set[bytes]]:
+    """Send a request some times, each on a connection of its own, until it is closed. Returns the seconds of CPU that
+    this took, and the status lines."""
+    began, statuses = time.process_time(), set()
+    for _ in range(times):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n".encode() + body)
+        statuses.add((await reader.read()).partition(b"\r\n")[0])
+        writer.close()
+    return time.process_time() - began, statuses
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "br", "zstd", "GZIP", "gzip, gzip"])
+async def test_no_body_is_inflated_on_any_port_and_path(redis_server: RedisServer, encoding: str) -> None:
+    body = encoded(200 << 20, encoding.lower().partition(",")[0])
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)) as service:
+        native = int(service.url.rpartition(":")[2])
+        for target, path in ((native, "/command"), (native, "/nowhere"), (native, "/healthz"), (port, "/add")):
+            for length, data in (
+                (f"Content-Length: {len(body)}\r\n", body),
+                ("Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)),
+            ):
+                plain, _ = await flood(target, path, length, data)
+                taken, statuses = await flood(target, path, f"{length}Content-Encoding: {encoding}\r\n", data)
+                assert statuses == {b"HTTP/1.1 415 Unsupported Media Type"}
+                assert taken < 10 * plain + 0.1, (path, length)  # inflated, they take a second and more
+
+
+async def test_a_body_that_goes_on_and_on_after_its_refusal_is_cut_off(redis_server: RedisServer) -> None:
+    """What was allowed is read to its end, so that the client gets its answer."""
+    settings = Settings(port=0, redis=redis_server.url, max_request_bytes=100_000)
+    async with Service(settings) as service:
+        host, port = "127.0.0.1", int(service.url.rpartition(":")[2])
+        for size, is_cut_off in ((90_000, False), (50_000_000, True)):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size)
+            assert await reader.readuntil(b"\r\n") == b"HTTP/1.1 404 Not Found\r\n"
+            sent = 0
+            with contextlib.suppress(ConnectionError):
+                while sent < size:
+                    writer.write(bytes(10_000))
+                    sent += 10_000
+                    await writer.drain()
+            assert (sent < size) == is_cut_off
+            if not is_cut_off:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert await reader.readuntil(b"HTTP/1.1 200 OK\r\n")
+            writer.close()
 
 
 async def test_the_job_of_a_client_that_hung_up_goes_to_the_next(redis_server: RedisServer) -> None:
