@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 from buckets.job import LIVE, Job, State
 from buckets.keys import Keys
@@ -11,13 +12,14 @@ from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.schedules.record import Schedule, unpack_schedule
+from tests.kit.everything import Stored, everything
 
 _KEEPS_BODY = 0x08  # the flag of a record whose tombstone keeps the body
 _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
 
 
 class Books:
-    """Everything in one shard, read key by key."""
+    """Everything in one shard."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
@@ -29,8 +31,8 @@ class Books:
         self.schedules: dict[str, Schedule] = {}
         self.have_occurrences: set[str] = set()
 
-    async def read(self, redis: Redis) -> None:
-        for raw_name in await redis.read("KEYS", "*"):
+    def read(self, stored_keys: Mapping[bytes, Stored]) -> None:
+        for raw_name, stored in stored_keys.items():
             name = raw_name.decode("utf-8", "replace")
             if not name.startswith(self.keys.tag) or name in (self.keys.meta, self.keys.aside, self.keys.topics):
                 continue
@@ -38,27 +40,23 @@ class Books:
             if family == "p":
                 continue
             if family == "j":
-                self._record(rest, await redis.read("GET", raw_name))
-                assert (await redis.read("PTTL", raw_name) == -1) == (self.jobs[rest].state in LIVE), rest
+                self._record(rest, stored.value)
+                assert (stored.ends_in_ms == -1) == (self.jobs[rest].state in LIVE), rest
             elif family in ("b", "d"):
-                flat = await redis.read("ZRANGE", raw_name, 0, -1, "WITHSCORES")
-                pairs = zip(flat[::2], flat[1::2], strict=True)
+                pairs = zip(stored.value[::2], stored.value[1::2], strict=True)
                 self.zsets[f"{family}:{rest}"] = {member.decode(): int(score) for member, score in pairs}
             elif family == "o":
                 self.have_occurrences.add(rest)
             elif family == "schedules":
-                flat = await redis.read("HGETALL", raw_name)
                 self.schedules = {
                     name.decode(): unpack_schedule(name.decode(), raw)
-                    for name, raw in zip(flat[::2], flat[1::2], strict=True)
+                    for name, raw in zip(stored.value[::2], stored.value[1::2], strict=True)
                 }
             elif family == "r":
                 priority, _, topic = rest.partition(":")
-                entries = await redis.read("LRANGE", raw_name, 0, -1)
-                self.ready[int(priority), topic] = [entry.decode("utf-8", "replace") for entry in entries]
+                self.ready[int(priority), topic] = [entry.decode("utf-8", "replace") for entry in stored.value]
             elif family in ("c", "h"):
-                flat = await redis.read("HGETALL", raw_name)
-                pairs = zip(flat[::2], flat[1::2], strict=True)
+                pairs = zip(stored.value[::2], stored.value[1::2], strict=True)
                 self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
             elif family not in (
                 *("lock", "p", "l", "e", "roll", "cards", "w"),
@@ -141,7 +139,8 @@ async def check_books(redis: Redis, pool: Pool) -> None:
     """Fail unless each live job is in exactly the indexes of its state and all counts agree with a scan."""
     seconds, us = map(int, await redis.read("TIME"))
     now_us = int(pool.clock.now() or seconds * 1_000_000 + us)
+    stored = await everything(redis)
     for keys in pool.keys:
         books = Books(keys)
-        await books.read(redis)
+        books.read(stored)
         books.check(now_us // 1000)

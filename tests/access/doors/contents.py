@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from buckets.redis.client import Redis
+from tests.kit.everything import everything
 
 _BY_THEMSELVES = re.compile(rb"\}:(lock:|roll$|cards$|w:|fence$|f:|figured$|op:)")
 """Keys that change though nobody asks for anything."""
@@ -13,18 +14,17 @@ _BY_THEMSELVES = re.compile(rb"\}:(lock:|roll$|cards$|w:|fence$|f:|figured$|op:)
 async def contents(redis: Redis) -> dict[bytes, bytes]:
     """Each key with its value and its end."""
     found = {}
-    for key in sorted(await redis.read("KEYS", "*")):
+    for key, stored in (await everything(redis)).items():
         if _BY_THEMSELVES.search(key):
             continue
         if key.endswith(b":tokens"):
-            found[key] = await _records(redis, key)
+            found[key] = _records(stored.value)
         else:
-            found[key] = b"%r %d" % (await redis.read("DUMP", key), await redis.read("PEXPIRETIME", key))
+            found[key] = b"%r %d" % (stored.value, stored.ends_at_ms)
     return found
 
 
-async def _records(redis: Redis, key: bytes) -> bytes:
+def _records(flat: list[bytes]) -> bytes:
     """The records of tokens, but not when each was used."""
-    flat = await redis.read("HGETALL", key)
     pairs = sorted(zip(flat[::2], flat[1::2], strict=True))
     return b"\n".join(b"%b %b" % pair for pair in pairs if not pair[0].startswith(b"used:"))

@@ -27,6 +27,7 @@ from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import give_up, sign, take
 from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
+from tests.kit.everything import everything
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import tick_all
 
@@ -43,9 +44,8 @@ def kinds(report: Report) -> set[str]:
     return {kind for kind, finding in report.findings.items() if finding.found}
 
 
-async def contents(redis: Redis) -> dict[bytes, bytes | None]:
-    keys = await redis.read("KEYS", "*")
-    return {key: await redis.read("DUMP", key) for key in keys}
+async def contents(redis: Redis) -> dict[bytes, Any]:
+    return {key: stored.value for key, stored in (await everything(redis)).items()}
 
 
 async def fill(pool: Pool, clock: HeldClock) -> None:

@@ -29,6 +29,7 @@ from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.buckets.events.switched import switch_on
 from tests.buckets.schedules.scheduled import Scheduled
+from tests.kit.everything import everything
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import tick_all, until
 
@@ -104,22 +105,15 @@ async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
     """All keys of a namespace without its name, and what they hold."""
     found: dict[bytes, Any] = {}
     tag = pool.keys[0].tag.encode()
-    reads = {
-        b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
-        b"list": ("LRANGE", 0, -1),
-        b"hash": ("HGETALL",),
-        b"stream": ("XRANGE", "-", "+"),
-    }
-    for key in await redis.read("KEYS", tag.decode() + "*"):
-        command, *more = reads.get(await redis.read("TYPE", key), ("GET",))
-        value = await redis.read(str(command), key, *more)
-        if command == "HGETALL":
+    for key, stored in (await everything(redis, tag.decode() + "*")).items():
+        value = stored.value
+        if stored.kind == b"hash":
             value = dict(zip(value[::2], value[1::2], strict=True))
-        elif command == "XRANGE":
+        elif stored.kind == b"stream":
             value = [fields for _, fields in value]
         found[key[len(tag) :]] = value
         if key.startswith(tag + b"j:"):  # tombstones expire, within a minute of each other; no minute ends in the test
-            found[b"end of " + key] = (await redis.read("PTTL", key) + 19_000) // 60_000
+            found[b"end of " + key] = (stored.ends_in_ms + 19_000) // 60_000
     return {key.replace(tag, b""): value for key, value in found.items()}
 
 

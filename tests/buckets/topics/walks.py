@@ -12,6 +12,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topic, Topics
 from buckets.topics.walk import Walk
 from tests.buckets.jobs import pop
+from tests.kit.everything import everything
 from tests.kit.waiting import tick_all
 
 FAR_MS = 80_000_000
@@ -72,9 +73,9 @@ def ids(number: int, *states: State, prefix: str = "") -> list[str]:
     return [f"{prefix}{state.word}:{n:04}" for state in states or LIVE for n in range(number)]
 
 
-async def snapshot(redis: Redis) -> dict[bytes, bytes]:
+async def snapshot(redis: Redis) -> dict[bytes, Any]:
     """Everything in Redis."""
-    return {key: await redis.read("DUMP", key) for key in await redis.read("KEYS", "*")}
+    return {key: stored.value for key, stored in (await everything(redis)).items()}
 
 
 async def listed(pool: Pool, pattern: str = "*") -> list[Topic]:
