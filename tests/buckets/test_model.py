@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -223,15 +224,14 @@ class Comparison(RuleBasedStateMachine):
         to know its record."""
         told: dict[str, list[Event]] = {}
         told_of: list[tuple[str, Verb]] = []
-        for keys in self.pool.keys:
-            for _, fields in self.run(self.redis.read("XRANGE", keys.events, "-", "+")):
+        for entries in self.run(self.read_events()):
+            for _, fields in entries:
                 for event in read_all(fields)[1]:
                     assert isinstance(event, Event)
                     if event.id.startswith(SCHEDULE):
                         told_of.append((event.id.removeprefix(SCHEDULE), Verb(event.verb)))
                     else:
                         told.setdefault(event.id, []).append(event)
-            self.run(self.redis.read("XTRIM", keys.events, "MAXLEN", "0"))
         assert sorted(told_of) == sorted(self.model.told_of)
         self.model.told_of.clear()
         wanted: dict[str, list[Any]] = {}
@@ -244,6 +244,11 @@ class Comparison(RuleBasedStateMachine):
         }
         for job_id in told.keys() - {""}:
             self.compare_record(job_id, told[job_id])
+
+    async def read_events(self) -> list[Any]:
+        """The new events of each shard."""
+        asked = [(("XRANGE", keys.events, "-", "+"), ("XTRIM", keys.events, "MAXLEN", "0")) for keys in self.pool.keys]
+        return (await asyncio.gather(*(self.redis.read(*command) for pair in asked for command in pair)))[::2]
 
     def compare_record(self, job_id: str, events: list[Event]) -> None:
         """The record in Redis against what was told of it."""
@@ -770,7 +775,7 @@ def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
         phases=[Phase.generate, Phase.shrink],
         print_blob=True,
     )
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         Comparison.loop = runner.get_loop()
         Comparison.redis = Redis(redis_server.url)
         Comparison.steps = 0
