@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -54,11 +55,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
+_BROKER = re.compile(r".*brokers/test_suite.*\[(.+?)(?:-killed|-frozen)?\]$")
+
+
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """One file per process at a time; all of Spark's files go to one process, which starts and warms up a JVM."""
+    """One file per process at a time. All of Spark's files go to one process, which starts and warms up a JVM; of the
+    suite of all brokers, the tests of a broker do."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
+        if found := _BROKER.match(nodeid):
+            return f"{file} {found[1]}"
         return "spark" if file.startswith("tests/spark/") else file
 
 

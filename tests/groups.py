@@ -21,7 +21,7 @@ from glob import glob
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PARALLEL = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder")
+PARALLEL = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder", "--durations", "15", "--durations-min", "5")
 """Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start."""
 _MOST_AGAIN = 20
 """If more tests than this fail, the product is at fault, or the machine."""
