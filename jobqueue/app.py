@@ -201,7 +201,7 @@ class Service(Lifecycle):
         site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(
-            engine, metrics, limits, entry, lambda: all(readiness().values())
+            engine, metrics, limits, entry, lambda: all(readiness().values()), members.redis_s
         )
         guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, refusals)
         ports = Ports(settings, limits, guard, tls, shared=self._worker is not None)
@@ -335,13 +335,14 @@ class Service(Lifecycle):
         limits: ConnectionLimits,
         entry: Entry,
         is_ready: Callable[[], bool],
+        redis_s: Callable[[], float],
     ) -> dict[str, Dialect[Any]]:
         """The dialects that the settings open, by name."""
         settings = self._settings
         made = {}
         for name, options in settings.protocols.open():
             commands = Commands(engine, metrics, settings.redis_timeout_s, name)
-            tools = Tools(commands, settings, limits, engine.give_back, entry, is_ready)
+            tools = Tools(commands, settings, limits, engine.give_back, entry, is_ready, redis_s)
             made[name] = load_dialect(name)(tools, options)
         return made
 

@@ -116,7 +116,10 @@ class Members:
         read. None: Redis is not asked for it."""
 
     def redis_s(self) -> float:
-        """The time by Redis's clock, in unix seconds; until it has answered once, by that of this host."""
+        """The time by the queue's clock, in Unix seconds; until Redis has answered once, by that of this host."""
+        held = self._pool.clock.now()
+        if held:
+            return int(held) / 1e6
         return time.time() if self._ahead_s is None else asyncio.get_running_loop().time() + self._ahead_s
 
     def assigned(self, shard: int) -> list[bool]:

@@ -105,6 +105,8 @@ class Tools:
     """Says what a request may do. Over HTTP that is asked for the dialect; on a connection of its own it asks."""
     is_ready: Callable[[], bool]
     """Whether this process can do its work: what `/readyz` says."""
+    redis_s: Callable[[], float]
+    """The time by the queue's clock, in Unix seconds. Times of jobs are compared with it, never with this host's."""
 
 
 Options = TypeVar("Options", bound=DialectSettings)

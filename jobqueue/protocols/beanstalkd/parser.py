@@ -80,9 +80,10 @@ class Parser:
 
     def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
         numbers = _numbers(rest, 4, _U32)
-        if numbers is None or numbers[1] > TEN_YEARS_S:
-            return _refused(BAD_FORMAT)
+        if numbers is None:
+            return _refused(BAD_FORMAT)  # beanstalkd, too, takes what follows for commands: their size may be unknown
         priority, delay, ttr, size = numbers
+        delay = min(delay, TEN_YEARS_S)
         if size > most_bytes:
             self._skip = size + 2
             return self._skipped(received)
@@ -146,9 +147,9 @@ def _id_and_priority(text: bytes) -> tuple[int, int] | None:
 
 def _id_priority_and_delay(text: bytes) -> tuple[int, int, int] | None:
     found = _numbers(text, 3, _U64)
-    if found is None or found[1] > _U32 or found[2] > TEN_YEARS_S:
+    if found is None or found[1] > _U32 or found[2] > _U32:
         return None
-    return found[0], found[1], found[2]
+    return found[0], found[1], min(found[2], TEN_YEARS_S)
 
 
 def _tube(text: bytes) -> tuple[str] | None:

@@ -25,7 +25,7 @@ _COUNTED = (
     *("release", "use", "watch", "ignore", "bury", "kick", "touch", "stats", "stats-job", "stats-tube", "list-tubes"),
     *("list-tube-used", "list-tubes-watched", "pause-tube"),
 )
-_SKEW_S = 0.1  # by which the clock of Redis may be ahead; without it, a pause of 60 s had 61 left
+_INEXACT_S = 0.1  # what is known of the clock of Redis; without it, a pause of 60 s had 61 left
 _BEGUN = time.monotonic()
 _ID = secrets.token_hex(8)
 
@@ -40,7 +40,7 @@ async def stats_job(connection: Connection, number: int) -> bytes:
 
 
 def _of_job(desk: Desk, number: int, job: Job) -> dict[str, Any]:
-    now_ms = time.time() * 1000
+    now_ms = desk.dialect.tools.redis_s() * 1000
     priority, delay = priorities.read(desk.options.levels, job.priority, job.optional.get(Tag.NOTE, b""))
     is_timed = job.state in (State.DELAYED, State.RESERVED)
     return {
@@ -72,7 +72,7 @@ async def stats_tube(connection: Connection, tube: str) -> bytes:
         return replies.of_failure(answer)
     if not (answer["known"] or topic in desk.tubes or tube == DEFAULT):
         return replies.NOT_FOUND
-    tubes, pause_s = desk.tubes, _pause_s(answer["paused_until"])
+    tubes, pause_s = desk.tubes, _pause_s(answer["paused_until"], desk.dialect.tools.redis_s())
     return _document(
         {
             "name": _quoted(tube),
@@ -89,11 +89,11 @@ async def stats_tube(connection: Connection, tube: str) -> bytes:
     )
 
 
-def _pause_s(until_ms: int | None) -> int:
+def _pause_s(until_ms: int | None, now_s: float) -> int:
     """The rest of a pause; ten years for one without end."""
     if until_ms is None:
         return 0
-    return max(math.ceil(until_ms / 1000 - time.time() - _SKEW_S), 0) if until_ms else TEN_YEARS_S
+    return max(math.ceil(until_ms / 1000 - now_s - _INEXACT_S), 0) if until_ms else TEN_YEARS_S
 
 
 async def stats(connection: Connection) -> bytes:

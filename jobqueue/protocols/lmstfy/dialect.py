@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Raw
@@ -135,7 +134,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return answers.failed(answer)
 
     def _look(self, job: Job, call: Call) -> Reply:
-        return answers.json(200, **self._shown(job, call, time.time_ns() // 1_000_000))
+        return answers.json(200, **self._shown(job, call, int(self.tools.redis_s() * 1000)))
 
     def _shown(self, job: Job, call: Call, now_ms: int) -> Answer:
         return answers.job(job, self.options.prefix, call.namespace, now_ms)

@@ -63,7 +63,7 @@ class MykitDialect(HttpDialect[Mykit]):
 
     def _new(self, push: Push, job_id: str) -> inner.Add:
         due_s = (push.created_ms + push.delay_ms) / 1000 if push.created_ms else None
-        if due_s is not None and due_s > time.time() + TEN_YEARS_S:
+        if due_s is not None and due_s > self.tools.redis_s() + TEN_YEARS_S:
             raise BadField("createTime and delay are more than 10 years ahead")
         return inner.Add(
             topic=self._inside(push.topic, "topic"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -112,8 +111,8 @@ class Actions:
         return topic
 
     async def _produce(self, request: Request, asker: Asker) -> Plus:
-        topic = self._topic(request)
-        added = await self._dialect.ask(new_job(request, topic, self._dialect.tools.settings.max_body_bytes))
+        topic, tools = self._topic(request), self._dialect.tools
+        added = await self._dialect.ask(new_job(request, topic, tools.settings.max_body_bytes, tools.redis_s()))
         return {"msg_id": added["number"], **_OK} if added["success"] else _failed(added)
 
     async def _consume(self, request: Request, asker: Asker) -> Plus:
@@ -200,7 +199,7 @@ class Actions:
     async def _congestion(self, topic: str) -> int:
         """How long the first ready jobs of a topic have waited, in whole seconds together."""
         peeked = await self._dialect.ask(inner.Peek(topic=topic, state="ready", count=_LOOKED_AT, body=False))
-        now = int(time.time() * 1000)
+        now = int(self._dialect.tools.redis_s() * 1000)
         return sum(min(_MOST_OVERDUE_S, max(0, now - job.next) // 1000) for job in peeked.get("jobs", ()))
 
 

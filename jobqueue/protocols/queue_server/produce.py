@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -23,22 +22,25 @@ _NOTE = b"ttl "  # before the seconds: other systems leave notes too
 class Times(NamedTuple):
     """Seconds since the epoch."""
 
-    due: int
+    due: int | None
+    """None: at once."""
     ttl: int
 
 
-def new_job(request: Request, topic: str, max_body_bytes: int) -> inner.Add:
-    """Raises Refused."""
+def new_job(request: Request, topic: str, max_body_bytes: int, now_s: float) -> inner.Add:
+    """`now_s`: the time by Redis's clock. Raises Refused."""
     body = _body(request.needed("data"), max_body_bytes)
     retry = request.integer("retry") or 0
     if retry < 0:
         raise Refused(FIELD_ERROR, "retry is 0 (at most once) or the seconds after which it comes again", "retry")
-    now = int(time.time())
+    now = int(now_s)
     times = _times(request, now)
-    add = inner.Add(topic=topic, body=Raw(body), at=float(times.due), ttr=0.0, tries=1, retention=0.0, numbered=True)
+    add = inner.Add(topic=topic, body=Raw(body), ttr=0.0, tries=1, retention=0.0, numbered=True)
+    if times.due is not None:
+        add.at = float(times.due)
     if retry:
         add.ttr = float(min(retry, DAY_S))
-        add.tries = _tries(times.ttl - max(times.due, now), retry)
+        add.tries = _tries(times.ttl - max(times.due or 0, now), retry)
         add.note = _NOTE + b"%d" % times.ttl
     return add
 
@@ -65,7 +67,7 @@ def _times(request: Request, now: int) -> Times:
         raise Refused(TIME_ERROR, "ttl is before delay" if delay is not None else "ttl is in the past", "ttl")
     if due > now + TEN_YEARS_S or ends > _LATEST:
         raise Refused(FIELD_ERROR, "delay and ttl are seconds since the epoch, and delay is within ten years", "delay")
-    return Times(max(due, 0), max(ends, 0))
+    return Times(None if delay is None else max(due, 0), max(ends, 0))
 
 
 def _tries(span: int, retry: int) -> int:

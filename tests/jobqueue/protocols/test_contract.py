@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ def dialect(name: str, pool: Pool, **options: Any) -> Dialect[Any]:
         engine.give_back,
         open_entry(),
         lambda: True,
+        time.time,
     )
     return load_dialect(name)(tools, KINDS[name](**options))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
@@ -46,9 +47,8 @@ class Server:
             Durable(pool, 1, 1),
         )
         commands = Commands(engine, self.metrics, 5.0, "camellia")
-        tools = Tools(
-            commands, settings, ConnectionLimits(10, 10), engine.give_back, open_entry(), lambda: self.is_ready
-        )
+        limits = ConnectionLimits(10, 10)
+        tools = Tools(commands, settings, limits, engine.give_back, open_entry(), lambda: self.is_ready, time.time)
         self.dialect = CamelliaDialect(tools, options)
 
     async def exchange(self, request: Request) -> Reply:

@@ -1,0 +1,58 @@
+"""Protocols compare the times of jobs with Redis's clock: here the clock of the host is five minutes ahead of it."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import aiohttp
+import pytest
+
+import jobqueue.protocols
+from jobqueue.app import Service
+from jobqueue.dialect_settings import Beanstalkd, Dialects, Lmstfy, QueueServer
+from jobqueue.settings import Settings
+from tests.acceptance.service import ROOT
+from tests.jobqueue.protocols.beanstalkd.servers import client
+from tests.jobqueue.protocols.queue_server.clients import Served
+from tests.kit.ports import free_ports
+from tests.kit.redis_server import RedisServer
+
+AHEAD_S = 300
+SHOWN_ONLY = {"camellia/replies.py", "mykit/answers.py"}
+"""They read the clock for the date of an answer."""
+
+
+async def test_a_wrong_clock_of_the_host_shifts_no_job(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_s, real_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: real_s() + AHEAD_S)
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + AHEAD_S * 10**9)
+    tubes, queues, topics = free_ports(3)
+    dialects = Dialects(
+        beanstalkd=Beanstalkd(port=tubes), queue_server=QueueServer(port=queues), lmstfy=Lmstfy(port=topics)
+    )
+    settings = Settings(port=0, redis=own_server.url, grace_s=1, clock_limit_s=2 * AHEAD_S, protocols=dialects)
+    async with Service(settings) as service:
+        async with Served(service, queues).tcp() as tcp:
+            for more in ({}, {"ttl": int(real_s()) + AHEAD_S // 2}):
+                assert (await tcp.ask(action=1, queue="q", data="d", retry=30, **more))["code"] == 0
+                assert (await tcp.ask(action=2, queue="q"))["data"] == "d"
+        async with client(tubes) as tube:
+            number = await tube.put("t", "d", delay=AHEAD_S)
+            shown = await tube.document(f"stats-job {number}")
+            assert int(shown["age"]) < AHEAD_S / 2 < int(shown["time-left"]) <= AHEAD_S
+            assert await tube.ask(f"pause-tube t {AHEAD_S}") == "PAUSED"
+            assert AHEAD_S / 2 < int((await tube.document("stats-tube t"))["pause-time-left"]) <= AHEAD_S
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{topics}") as session:
+            assert (await session.put("/api/ns/q?ttl=1000", data=b"d")).status == 201
+            shown = await (await session.get("/api/ns/q/peek")).json()
+            assert shown["elapsed_ms"] < AHEAD_S * 500 and shown["ttl"] > 1000 - AHEAD_S
+
+
+def test_no_protocol_asks_the_host_for_the_time() -> None:
+    folder = ROOT.joinpath(*jobqueue.protocols.__name__.split("."))
+    asks = re.compile(r"\btime\.time|datetime\.now|utcnow")
+    found = {file.relative_to(folder).as_posix() for file in folder.rglob("*.py") if asks.search(file.read_text())}
+    assert found == SHOWN_ONLY
