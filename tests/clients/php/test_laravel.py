@@ -157,6 +157,21 @@ async def test_a_job_that_releases_itself_comes_back_after_its_delay_with_one_mo
     assert said == [["attempt", 1], ["attempt", 2]]
 
 
+async def test_what_was_due_earlier_is_due_now(queue: Client) -> None:
+    said = await run(
+        queue,
+        """
+        $handle = function (CloseOrder $job) use ($tell): void {
+            $tell(['attempt', $job->attempts()]);
+            $job->attempts() === 1 && $job->release(-5);
+        };
+        $queue->later(-5, new CloseOrder(1001));
+        $work(maxTries: 3);
+        """,
+    )
+    assert said == [["attempt", 1], ["attempt", 2]]
+
+
 async def test_a_job_whose_worker_died_is_delivered_again_after_retry_after(queue: Client) -> None:
     said = await run(
         queue,

@@ -81,7 +81,7 @@ final class Queue extends \Illuminate\Queue\Queue implements QueueContract
     {
         // An id makes the add safe to repeat. It is not the payload's, which a failed job keeps when it is retried.
         $id = $this->topic($queue) . ':' . bin2hex(random_bytes(10));
-        $delay = $options['delay'] ?? 0;
+        $delay = max(0, $options['delay'] ?? 0); // as Laravel: what was due earlier is due now
         $this->client->add($this->topic($queue), $payload, $delay, $id, ttr: $this->retryAfter, tries: 0);
         return $id;
     }

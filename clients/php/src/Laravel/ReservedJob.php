@@ -38,11 +38,11 @@ final class ReservedJob extends \Illuminate\Queue\Jobs\Job implements JobContrac
         $this->unlessLost(fn () => $this->client->finish($this->job));
     }
 
-    /** @param int $delay seconds */
+    /** @param int $delay seconds; below 0 as 0 */
     public function release($delay = 0): void
     {
         parent::release($delay);
-        $this->unlessLost(fn () => $this->client->release($this->job, delay: $delay));
+        $this->unlessLost(fn () => $this->client->release($this->job, delay: max(0, $delay)));
     }
 
     public function attempts(): int
