@@ -1,16 +1,82 @@
-"""Acknowledgements: which entries a group of consumers is done with, seen by looking at what it has pending."""
+"""Acknowledgements: which entries a group of consumers is done with, seen by looking at the stream and its group.
+
+An entry is acknowledged if it is in the stream, was delivered, and is not pending. One that is no longer in the stream
+says nothing: whatever removed it need not have read it. So its message is sent again, unless consumers delete what they
+have acknowledged (`deletes`). Nor did a consumer acknowledge anything that was deleted with what it had pending.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
 from jobqueue.sinks import Down, Refused
 
-_PAGE = 1_000  # pending entries
+_PAGE = 250  # entries that one script looks at
+
+# KEYS: the stream. ARGV: the group, 1 if consumers delete what they have acknowledged, and for each entry, in their
+# order: its id, the consumer that had it last, and the key of a body that its consumer deletes when it is done.
+# Returns for each entry what became of it: `waits` for a consumer, a consumer and for how many ms it has had it,
+# `done`, `kept` (acknowledged, with its body still there), or `gone`. Returns false if there is no such group.
+_LOOK = """
+local stream, group, deletes = KEYS[1], ARGV[1], ARGV[2] == '1'
+local delivered
+for _, fields in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local named = {}
+  for at = 1, #fields, 2 do named[fields[at]] = fields[at + 1] end
+  if named.name == group then delivered = named['last-delivered-id'] end
+end
+if not delivered then return false end
+
+local function place(id)
+  local ms, seq = string.match(id, '(%d+)-(%d+)')
+  return tonumber(ms), tonumber(seq)
+end
+local last_ms, last_seq = place(delivered)
+
+local function is_there(id)
+  return #redis.call('XRANGE', stream, id, id) == 1
+end
+
+local consumers
+local function is_consumer(name)
+  if not consumers then
+    consumers = {}
+    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+      for at = 1, #fields, 2 do
+        if fields[at] == 'name' then consumers[fields[at + 1]] = true end
+      end
+    end
+  end
+  return consumers[name]
+end
+
+local function delivered_one(id, holder, body)
+  if body ~= '' and redis.call('EXISTS', body) == 0 then return 'done' end
+  local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  if pending then return {pending[2], pending[3]} end
+  if body ~= '' then return 'kept' end
+  if not is_there(id) then return deletes and 'done' or 'gone' end
+  return (holder == '' or is_consumer(holder)) and 'done' or 'gone'
+end
+
+local found, may_be_cut = {}, true
+for at = 3, #ARGV, 3 do
+  local id = ARGV[at]
+  local ms, seq = place(id)
+  if ms < last_ms or (ms == last_ms and seq <= last_seq) then
+    found[#found + 1] = delivered_one(id, ARGV[at + 1], ARGV[at + 2])
+  else
+    may_be_cut = may_be_cut and not is_there(id)  -- the oldest ones are cut first
+    found[#found + 1] = may_be_cut and 'gone' or 'waits'
+  end
+end
+return found
+"""
 _TAKE_OUT = """
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
@@ -26,29 +92,45 @@ def place_of(entry: bytes) -> Place:
     return int(ms), int(seq)
 
 
-class Acks:
-    """Of one group, in any streams. `timeout_s`: for so long a consumer may have an entry."""
+@dataclass(eq=False)
+class _Awaited:
+    """An entry whose acknowledgement is awaited."""
 
-    def __init__(self, redis: Redis, group: str, timeout_s: float) -> None:
-        self._redis, self._group, self._timeout_ms = redis, group, round(timeout_s * 1000)
+    entry: bytes
+    body: str
+    done: asyncio.Future[None]
+    holder: bytes = b""
+    """The consumer that had it at the last look."""
+    kept_since: float | None = None
+    """Loop time of the look that found it acknowledged with its body still there."""
+
+
+class Acks:
+    """Of one group, in any streams. `timeout_s`: for so long a consumer may have an entry. `deletes`: whether consumers
+    delete the entries that they have acknowledged."""
+
+    def __init__(self, redis: Redis, group: str, timeout_s: float, *, deletes: bool = False) -> None:
+        self.group = group
+        self._redis, self._timeout_s, self._deletes = redis, timeout_s, deletes
         self._made: set[str] = set()
-        self._awaited: dict[str, dict[Place, tuple[bytes, asyncio.Future[None]]]] = defaultdict(dict)
+        self._awaited: dict[str, dict[Place, _Awaited]] = defaultdict(dict)
 
     async def make_group(self, stream: str) -> None:
         """Make the group at the beginning of a stream, unless it is there. Raises JobQueueError."""
         if stream in self._made:
             return
         try:
-            await self._redis.ask(stream, "XGROUP", "CREATE", stream, self._group, "0", "MKSTREAM")
+            await self._redis.ask(stream, "XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM")
         except JobQueueError as error:
             if not error.message.startswith("BUSYGROUP"):
                 raise
         self._made.add(stream)
 
-    async def wait(self, stream: str, entry: bytes) -> None:
-        """Wait until an entry is acknowledged. Raises Refused when it was taken out."""
+    async def wait(self, stream: str, entry: bytes, body: str = "") -> None:
+        """Wait until an entry is acknowledged, and `body`, the key of its body, deleted, if it has one. Raises Refused
+        if it was not acknowledged in time, or can no longer be."""
         place, done = place_of(entry), asyncio.get_running_loop().create_future()
-        self._awaited[stream][place] = entry, done
+        self._awaited[stream][place] = _Awaited(entry, body, done)
         try:
             await done
         finally:
@@ -56,41 +138,40 @@ class Acks:
             if not self._awaited[stream]:
                 del self._awaited[stream]
 
+    def first_awaited(self, stream: str) -> Place | None:
+        """The oldest entry that is awaited here, or None."""
+        awaited = self._awaited.get(stream)
+        return min(awaited) if awaited else None
+
     async def look(self) -> None:
         """See what has been acknowledged, and take out what has been pending for too long. Raises Down,
         JobQueueError."""
         for stream in list(self._awaited):
-            if awaited := self._awaited.get(stream):
-                delivered = await self._delivered(stream)
-                idle = await self._idle(stream, awaited[min(awaited)][0], awaited[max(awaited)][0])
-                for place, (entry, done) in sorted(awaited.items(), key=lambda each: each[0]):
-                    if place <= delivered and not done.done():
-                        await self._judge(stream, entry, done, idle.get(place))
+            awaited = [each for _, each in sorted(self._awaited.get(stream, {}).items())]
+            for begin in range(0, len(awaited), _PAGE):
+                await self._look_at(stream, awaited[begin : begin + _PAGE])
 
-    async def _judge(self, stream: str, entry: bytes, done: asyncio.Future[None], idle_ms: int | None) -> None:
-        if idle_ms is None:
-            done.set_result(None)
-        elif idle_ms >= self._timeout_ms:
-            out = await self._redis.ask(stream, "EVAL", _TAKE_OUT, 1, stream, self._group, entry)
-            if out and not done.done():
-                done.set_exception(Refused("no ack"))
+    async def _look_at(self, stream: str, awaited: list[_Awaited]) -> None:
+        named = [value for each in awaited for value in (each.entry, each.holder, each.body)]
+        found = await self._redis.ask(stream, "EVAL", _LOOK, 1, stream, self.group, int(self._deletes), *named)
+        if found is None:
+            self._made.discard(stream)
+            raise Down(f"the stream {stream} has no group {self.group} any more")
+        for each, state in zip(awaited, found, strict=True):
+            if not each.done.done():
+                await self._judge(stream, each, state)
 
-    async def _delivered(self, stream: str) -> Place:
-        groups: list[list[Any]] = await self._redis.ask(stream, "XINFO", "GROUPS", stream)
-        for fields in groups:
-            named = dict(zip(fields[::2], fields[1::2], strict=True))
-            if named[b"name"] == self._group.encode():
-                return place_of(named[b"last-delivered-id"])
-        self._made.discard(stream)
-        raise Down(f"the stream {stream} has no group {self._group} any more")
-
-    async def _idle(self, stream: str, first: bytes, last: bytes) -> dict[Place, int]:
-        """For how many ms consumers have had the pending entries between two."""
-        found: dict[Place, int] = {}
-        start: bytes = first
-        while True:
-            page = await self._redis.ask(stream, "XPENDING", stream, self._group, start, last, _PAGE)
-            found.update((place_of(entry), idle_ms) for entry, _, idle_ms, _ in page)
-            if len(page) < _PAGE:
-                return found
-            start = b"(" + page[-1][0]
+    async def _judge(self, stream: str, each: _Awaited, state: Any) -> None:
+        now = asyncio.get_running_loop().time()
+        is_over = state == b"gone"
+        if state == b"done":
+            each.done.set_result(None)
+        elif state == b"kept":
+            each.kept_since = each.kept_since or now
+            is_over = now - each.kept_since >= self._timeout_s
+        elif isinstance(state, list):
+            each.holder, idle_ms = state
+            if idle_ms >= self._timeout_s * 1000:
+                is_over = bool(await self._redis.ask(stream, "EVAL", _TAKE_OUT, 1, stream, self.group, each.entry))
+        if is_over and not each.done.done():
+            each.done.set_exception(Refused("no ack"))

@@ -25,6 +25,10 @@ class Plain:
         entry: bytes = await redis.ask(stream, "XADD", stream, *self._cut, "*", *fields, "body", message.body)
         return entry
 
+    def body_of(self, message: Message) -> str:
+        """The key that a consumer deletes when it is done; empty: it only acknowledges."""
+        return ""
+
     async def settled(self, redis: Redis, stream: str, entry: bytes, message: Message) -> None:
         """It was acknowledged."""
 
@@ -62,10 +66,13 @@ class Lisa:
             raise Poison("its id has a |, at which lisa's consumers end it")
         clazz = json.dumps(message.headers.get("clazz", self._clazz), ensure_ascii=False)
         body = b'{"body":' + message.body + b',"clazz":' + clazz.encode() + b"}"
-        keys = (stream, f"message:body:{topic}:{job_id}", f"set:jobqueue_sent:{topic}", f"set:garbage_key:{topic}")
+        keys = (stream, self.body_of(message), f"set:jobqueue_sent:{topic}", f"set:garbage_key:{topic}")
         field = f"{job_id}|{round(message.due * 1000)}"
         entry: bytes | None = await redis.ask(stream, "EVAL", _SEND, len(keys), *keys, job_id, field, body)
         return entry
+
+    def body_of(self, message: Message) -> str:
+        return f"message:body:{message.topic}:{message.id}"
 
     async def settled(self, redis: Redis, stream: str, entry: bytes, message: Message) -> None:
         """It was done: nothing is left of it."""

@@ -18,6 +18,7 @@ from jobqueue.sinks.redis_stream.trimming import Trimming
 
 _LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM")
 _MOST_BYTES = 512 << 20  # of a value
+_LOOKS = 20  # that another process has for seeing an acknowledgement before the entry is trimmed
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -31,8 +32,12 @@ class Settings(Common, frozen=True, kw_only=True):
     poll_ms: Annotated[int, Meta(ge=10, le=60_000)] = 200
     ack_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     """An entry that a consumer had for so long is taken out."""
+    deletes: bool = False
+    """Whether consumers delete the entries that they have acknowledged; otherwise, if one is gone, its message is sent
+    again."""
     maxlen: Annotated[int, Meta(ge=1)] | None = None
-    """Entries, about; older ones are cut off, read or not."""
+    """Entries, about. Older ones are cut off: read or not with `appended`, those that the group is done with with
+    `acked`."""
     replicas: Annotated[int, Meta(ge=0, le=10)] = 0
     """How many must have an entry before it is confirmed."""
     layout: Literal["plain", "lisa"] = "plain"
@@ -44,6 +49,8 @@ class Settings(Common, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if bool(self.group) != (self.done == "acked"):
             raise ValueError('group and done = "acked" go together')
+        if self.deletes and self.done != "acked":
+            raise ValueError('deletes needs done = "acked"')
         if self.replicas and self.done == "acked":
             raise ValueError('replicas needs done = "appended": an acknowledgement comes from a consumer')
         if self.layout == "lisa" and (self.done != "acked" or "cluster" in self.url.partition(":")[0]):
@@ -62,7 +69,8 @@ class Sink:
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings, self._events = settings, events
-        self._layout = Lisa(settings.clazz) if settings.layout == "lisa" else Plain(settings.stream, settings.maxlen)
+        cut = settings.maxlen if settings.done == "appended" else None  # the other ones are trimmed
+        self._layout = Lisa(settings.clazz) if settings.layout == "lisa" else Plain(settings.stream, cut)
         self._redis: Redis | None = None
         self._loops: list[asyncio.Task[None]] = []
 
@@ -70,9 +78,10 @@ class Sink:
         settings = self._settings
         try:
             self._redis = redis = Redis(settings.url, settings.timeout_s)
-            self._acks = Acks(redis, settings.group, settings.ack_timeout_s) if settings.group else None
+            self._acks = self._made_acks(redis)
             self._replicas = Replicas(redis, settings.replicas, settings.timeout_s) if settings.replicas else None
-            self._trimming = Trimming(redis)
+            grace_s = settings.timeout_s + _LOOKS * settings.poll_ms / 1000
+            self._trimming = Trimming(redis, self._acks, settings.maxlen, grace_s=grace_s)
             await redis.read("XLEN", self._sample(settings.topics[0]))
         except (ValueError, TypeError):
             raise Down("url is not a valid Redis URL") from None
@@ -81,6 +90,12 @@ class Sink:
         self._loops = [asyncio.create_task(self._trimming.run())]
         if self._acks:
             self._loops.append(asyncio.create_task(self._keep_looking(self._acks)))
+
+    def _made_acks(self, redis: Redis) -> Acks | None:
+        settings = self._settings
+        if not settings.group:
+            return None
+        return Acks(redis, settings.group, settings.ack_timeout_s, deletes=settings.deletes)
 
     async def send(self, message: Message) -> None:
         if self._redis is None:
@@ -107,7 +122,7 @@ class Sink:
     async def _until_acked(self, acks: Acks, stream: str, entry: bytes, message: Message) -> None:
         assert self._redis
         try:
-            await acks.wait(stream, entry)
+            await acks.wait(stream, entry, self._layout.body_of(message))
         except Refused:
             await self._layout.gave_up(self._redis, message)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from jobqueue_client import AsyncClient
 
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
+from jobqueue.sinks.redis_stream.acks import Acks
 from jobqueue.sinks.redis_stream.trimming import Trimming
 from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
@@ -48,10 +50,10 @@ async def streams(stage: Stage) -> AsyncIterator[Redis]:
 Read = list[tuple[bytes, dict[bytes, bytes]]]
 
 
-async def read(redis: Redis, stream: str = "jobs", group: str = "g", count: int = 10) -> Read:
+async def read(redis: Redis, stream: str = "jobs", group: str = "g", count: int = 10, consumer: str = "c") -> Read:
     """What a consumer gets: ids and fields."""
     try:
-        reply = await redis.ask(stream, "XREADGROUP", "GROUP", group, "c", "COUNT", count, "STREAMS", stream, ">")
+        reply = await redis.ask(stream, "XREADGROUP", "GROUP", group, consumer, "COUNT", count, "STREAMS", stream, ">")
     except JobQueueError:  # the group is not there yet
         return []
     return [(entry, dict(zip(fields[::2], fields[1::2], strict=True))) for entry, fields in (reply or [[0, []]])[0][1]]
@@ -92,8 +94,109 @@ async def test_what_a_consumer_died_with_comes_again_and_is_dead_after_its_tries
     assert await streams.read("XLEN", "jobs") == 0
 
 
+async def looks(redis: Redis) -> int:
+    """How often what is pending was looked at."""
+    stats = (await redis.read("INFO", "commandstats")).decode()
+    (calls,) = re.findall(r"cmdstat_xpending:calls=(\d+)", stats) or ["0"]
+    return int(calls)
+
+
 async def is_dead(stage: Stage, job_id: str) -> bool:
     return job_id in await stage.dead()
+
+
+async def test_an_entry_that_is_cut_off_before_it_is_acknowledged_is_sent_again(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED | {"ack_timeout_s": 60})
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "backoff": [0.1]}])
+    await stage.deliver.start()
+    await some_read(streams)
+    await streams.ask("jobs", "XTRIM", "jobs", "MAXLEN", 0)
+    await streams.ask("jobs", "XAUTOCLAIM", "jobs", "g", "other", 0, "0-0")  # it is no longer pending
+    ((entry, fields),) = await some_read(streams)
+    assert fields[b"jobqueue-attempt"] == b"2"
+    assert stage.deliver.logged("sink.refused")[0]["reason"] == "no ack"
+    await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+
+
+async def test_an_entry_that_is_cut_off_before_it_is_read_is_sent_again(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED)
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "backoff": [0.1]}])
+    await stage.deliver.start()
+    await until(lambda: has_entries(streams, 1), within_s=30)
+    await streams.ask("jobs", "XTRIM", "jobs", "MAXLEN", 0)
+    ((entry, fields),) = await some_read(streams)
+    assert fields[b"jobqueue-attempt"] == b"2"
+    await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+
+
+async def test_what_was_pending_with_a_consumer_that_is_deleted_is_sent_again(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED | {"ack_timeout_s": 60})
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "backoff": [0.1]}])
+    await stage.deliver.start()
+    await some_read(streams)
+    before = await looks(streams)
+
+    async def is_seen() -> bool:  # with its consumer; a deletion before that is not noticed
+        return await looks(streams) > before + 1
+
+    await until(is_seen)
+    await streams.ask("jobs", "XGROUP", "DELCONSUMER", "jobs", "g", "c")
+    ((entry, fields),) = await some_read(streams, consumer="other")
+    assert fields[b"jobqueue-attempt"] == b"2"
+    await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+async def test_an_acknowledged_entry_may_be_deleted_where_the_settings_say_so(
+    stage: Stage, streams: Redis, *, deletes: bool
+) -> None:
+    stage.write(**ACKED, deletes=deletes)
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1}])
+    await stage.deliver.start()
+    ((entry, _),) = await some_read(streams)
+    script = "redis.call('XACK', KEYS[1], 'g', ARGV[1]) return redis.call('XDEL', KEYS[1], ARGV[1])"
+    assert await streams.ask("jobs", "EVAL", script, 1, "jobs", entry) == 1
+    await stage.until_none_is_left()
+    assert await stage.dead() == ({} if deletes else {"a": "sink under-test: no ack"})
+
+
+async def test_a_bounded_stream_is_cut_behind_what_its_group_is_done_with(stage: Stage, streams: Redis) -> None:
+    number = 500
+    stage.write(**ACKED | {"ack_timeout_s": 60}, maxlen=20, timeout_s=1)
+    await stage.add([{"topic": "jobs", "id": f"a{n}", "body": n} for n in range(number)])
+    await stage.deliver.start()
+    seen: list[str] = []
+    while len(seen) < number:
+        for entry, fields in await some_read(streams):
+            seen.append(fields[b"jobqueue-id"].decode())
+            await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+    assert sorted(seen) == sorted(f"a{n}" for n in range(number))
+    assert stage.deliver.logged("sink.refused") == []
+
+
+async def test_trimming_to_a_length_keeps_what_the_group_needs(streams: Redis) -> None:
+    entries = [await streams.ask("s", "XADD", "s", "*", "n", n) for n in range(700)]
+    for group in ("g", "slow"):
+        await streams.ask("s", "XGROUP", "CREATE", "s", group, "0")
+    trimming = Trimming(streams, Acks(streams, "g", 30), 50)
+
+    async def left() -> list[bytes]:
+        await trimming.trim("s")
+        return [entry for entry, _ in await streams.read("XRANGE", "s", "-", "+")]
+
+    assert await left() == entries  # none has been read
+    await read(streams, "s", "g", 600)
+    await streams.ask("s", "XACK", "s", "g", *entries[:595], *entries[596:600])
+    assert await left() == entries[595:]  # one is pending
+    await streams.ask("s", "XACK", "s", "g", entries[595])
+    assert await left() == entries[600:]
+    await read(streams, "s", "g", 100)
+    await streams.ask("s", "XACK", "s", "g", *entries[600:])
+    assert await left() == entries[650:]
 
 
 async def test_entries_that_nobody_reads_bound_what_is_taken(stage: Stage, streams: Redis) -> None:
