@@ -177,11 +177,13 @@ class MariaDB(Server):
         self._memory = memory
         self._as_root = ["--user=root"] if os.geteuid() == 0 else []
         super().__init__()
+        # One that starts removes the temporary tables of all others from a folder that they share.
+        self._own_tmp = f"--tmpdir={self.folder}"
 
     def prepare(self) -> None:
         where = ["--no-defaults", f"--basedir={self._prefix}", f"--datadir={self.folder / 'data'}", *self._as_root]
         program = str(self._prefix / "bin" / "mariadb-install-db")
-        run([program, *where, _NO_AIO, "--auth-root-authentication-method=normal", "--skip-test-db"])
+        run([program, *where, self._own_tmp, _NO_AIO, "--auth-root-authentication-method=normal", "--skip-test-db"])
 
     def command(self) -> list[str]:
         where = [f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 's'}", "--skip-networking"]
@@ -192,6 +194,7 @@ class MariaDB(Server):
             f"--innodb-buffer-pool-size={self._memory}",
             "--max-connections=50",
             _NO_AIO,
+            self._own_tmp,
         ]
         return [self._server, "--no-defaults", *where, words, *lighter, *self._as_root]
 
