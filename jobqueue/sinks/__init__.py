@@ -122,11 +122,13 @@ class Refused(Exception):
 
 
 class Down(Exception):
-    """The broker, or the way to it, is down. `for_s`: for as long as trying again does not help."""
+    """The broker, or the way to it, is down. `for_s`: for as long as trying again does not help. `cure`: a statement or
+    command that mends it, which `deliver --check` prints."""
 
-    def __init__(self, reason: str, for_s: float = 0.0) -> None:
+    def __init__(self, reason: str, for_s: float = 0.0, cure: str = "") -> None:
         super().__init__(reason)
         self.for_s = for_s
+        self.cure = cure
 
 
 class Events(Protocol):

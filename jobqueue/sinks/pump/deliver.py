@@ -173,7 +173,9 @@ async def _check(name: str, settings: Common, tell: Callable[[str], None]) -> bo
             await sink.connect()
             lines = await sink.check()
     except (Down, TimeoutError) as error:
-        tell(f"{name}: {settings.kind}: {error or 'no connection in time'}")
+        tell(f"{name}: {settings.kind}: {str(error) or f'no connection within {settings.timeout_s:g} s'}")
+        if isinstance(error, Down) and error.cure:
+            tell(error.cure)
         return False
     finally:
         await sink.close()

@@ -17,6 +17,7 @@ from jobqueue.sinks.redis_stream.replicas import Replicas
 from jobqueue.sinks.redis_stream.trimming import Trimming
 
 _LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM")
+_IN_TIME = 0.9  # of `timeout_s`
 _MOST_BYTES = 512 << 20  # of a value
 _LOOKS = 20  # that another process has for seeing an acknowledgement before the entry is trimmed
 
@@ -82,11 +83,14 @@ class Sink:
             self._replicas = Replicas(redis, settings.replicas, settings.timeout_s) if settings.replicas else None
             grace_s = settings.timeout_s + _LOOKS * settings.poll_ms / 1000
             self._trimming = Trimming(redis, self._acks, settings.maxlen, grace_s=grace_s)
-            await redis.read("XLEN", self._sample(settings.topics[0]))
+            async with asyncio.timeout(_IN_TIME * settings.timeout_s):  # so that its reason is known
+                await redis.read("XLEN", self._sample(settings.topics[0]))
         except (ValueError, TypeError):
             raise Down("url is not a valid Redis URL") from None
         except JobQueueError as error:
             raise self._down(error) from None
+        except TimeoutError:
+            raise Down(redis.trouble or "Redis does not answer") from None
         self._loops = [asyncio.create_task(self._trimming.run())]
         if self._acks:
             self._loops.append(asyncio.create_task(self._keep_looking(self._acks)))

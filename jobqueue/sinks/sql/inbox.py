@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import Column, DateTime, Double, Integer, MetaData, String, Table, Text, func
+from sqlalchemy import Column, DateTime, Double, Integer, MetaData, String, Table, Text, false, func, insert, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
@@ -20,14 +20,17 @@ _LONGEST_MS = 20  # digits of a time, and a colon
 
 # By the codes of PostgreSQL (SQLSTATE) and MariaDB, and the words of SQLite, whose errors have no code here.
 _AGAIN = ("40001", "40P01", "55P03", "57014", 1205, 1213, "database is locked", "database table is locked")
-_NOT_THERE = (
-    *("42P01", "42501", "42703", 1044, 1054, 1142, 1146),
-    *("no such table", "no column named", "readonly database"),
-)
+NO_TABLE = "the table is missing"
+_UNUSABLE: dict[str, tuple[str | int, ...]] = {
+    NO_TABLE: ("42P01", 1146, "no such table"),
+    "the table has other columns": ("42703", 1054, "no column named", "no such column"),
+    "the table may not be written to": ("42501", 1044, 1142),
+    "the database is read-only": ("25006", 1290, 1792, 1836, "readonly database"),
+}
 _CONTENT_CODES = (1264, 1366, 1406, 3819, 4025)
 _CONTENT_CLASSES = ("22", "23")
 _AWAY_CODES = (1040, 1045, 1049, 1053)
-_AWAY_CLASSES = ("08", "28", "3D", "53", "57", "58", "XX")
+_AWAY_CLASSES = ("08", "25", "28", "3D", "53", "57", "58", "XX")
 _STATE = 5  # characters of SQLSTATE
 
 
@@ -56,13 +59,19 @@ def ddl(where: Address, table: Table) -> str:
     return str(CreateTable(table).compile(dialect=_DIALECTS[where.kind].dialect())).strip() + ";"
 
 
+def insert_of_nothing(table: Table) -> Insert:
+    """Inserts no row, but fails where an insert would: without the table, its columns or rights, or if it is
+    read-only."""
+    names = [column.name for column in table.columns if column.server_default is None]
+    return insert(table).from_select(names, select(*(table.c[name] for name in names)).where(false()))
+
+
 def insert_of(where: Address, table: Table) -> Insert:
     """Inserts rows whose key is not there yet."""
     if where.kind == "mysql":  # not IGNORE, which would also cut values to fit
         row = mysql.insert(table)
         return row.on_duplicate_key_update(message_key=row.inserted.message_key)
-    insert = _DIALECTS[where.kind].insert(table)
-    result: Insert = insert.on_conflict_do_nothing(index_elements=["message_key"])
+    result: Insert = _DIALECTS[where.kind].insert(table).on_conflict_do_nothing(index_elements=["message_key"])
     return result
 
 
@@ -95,8 +104,8 @@ def _judged(error: DBAPIError, code: str | int) -> Poison | Refused | Down:
         return Poison(f"the database refused it by its content ({code})")
     if _is_among(code, _AGAIN):
         return Refused(f"the database had another transaction in its way ({code})")
-    if _is_among(code, _NOT_THERE):
-        return Down(f"the table is not there as it must be, or may not be written to ({code})")
+    if known := next((words for words, codes in _UNUSABLE.items() if _is_among(code, codes)), None):
+        return Down(f"{known} ({code})")
     if error.connection_invalidated or _is_away(code):
         return Down(f"the database cannot be used: {code}")
     return Refused(f"the database refused it ({code})")

@@ -6,7 +6,7 @@ import contextlib
 from typing import Annotated
 
 from msgspec import Meta
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from jobqueue.journal import url as urls
@@ -14,7 +14,7 @@ from jobqueue.journal.database import engine_of
 from jobqueue.journal.store import Away
 from jobqueue.sinks import Common, Down, Events, Message
 from jobqueue.sinks.sql.batches import Batches
-from jobqueue.sinks.sql.inbox import ddl, inbox, insert_of, judged, row_of
+from jobqueue.sinks.sql.inbox import NO_TABLE, ddl, inbox, insert_of, insert_of_nothing, judged, row_of
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -42,12 +42,13 @@ class Sink:
             self._where = urls.address(self._settings.url)
             self._engine = engine = await engine_of(self._where)
             self._insert = insert_of(self._where, self._table)
-            async with engine.connect() as connection:
-                await connection.execute(select(self._table).limit(0))
+            async with engine.begin() as connection:
+                await connection.execute(insert_of_nothing(self._table))
         except (urls.Refused, Away) as error:
             raise Down(str(error)) from None
         except Exception as error:
-            raise Down(str(judged(error))) from None
+            reason = str(judged(error))
+            raise Down(reason, cure=ddl(self._where, self._table) if reason.startswith(NO_TABLE) else "") from None
 
     async def send(self, message: Message) -> None:
         if self._engine is None:
@@ -59,7 +60,7 @@ class Sink:
         async with self._engine.connect() as connection:
             columns = await connection.run_sync(lambda sync: inspect(sync).get_columns(self._table.name))
         there = ", ".join(column["name"] for column in columns)
-        return [f"table {self._table.name} has {there}; it may be made by", *ddl(self._where, self._table).splitlines()]
+        return [f"table {self._table.name} has {there}"]
 
     async def close(self) -> None:
         await self._batches.close()

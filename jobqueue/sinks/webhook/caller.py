@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -103,13 +103,12 @@ class Caller:
         """Open a connection as a call would, and close it. Raises NoConnection, Bury."""
         self._check(url)
         host, port = host_of(url), url.port or 0
+        context = self._tls or ssl.create_default_context()
+        tls: dict[str, Any] = {"ssl": context, "server_hostname": host} if url.scheme == "https" else {}
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 found = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
-                context = self._tls or ssl.create_default_context()
-                tls: dict[str, Any] = {"ssl": context, "server_hostname": host} if url.scheme == "https" else {}
-                _, writer = await asyncio.open_connection(found[0]["host"], port, **tls)
-                writer.close()
+                await self._reach_one([each["host"] for each in found], port, tls)
         except TimeoutError:
             raise NoConnection(reason=f"no connection within {self._connect_timeout_s:g} s") from None
         except ssl.SSLCertVerificationError as error:
@@ -117,6 +116,20 @@ class Caller:
         except OSError as error:
             known = failure(error)
             raise known if isinstance(known, Bury) else NoConnection(reason=f"no connection: {words(error)}") from None
+
+    async def _reach_one(self, addresses: Sequence[str], port: int, tls: Mapping[str, Any]) -> None:
+        """Connect to the first address that answers. Raises OSError, of the last one that did not."""
+        within_s = self._connect_timeout_s / len(addresses)
+        for place, address in enumerate(addresses, 1):
+            try:
+                async with asyncio.timeout(within_s):
+                    _, writer = await asyncio.open_connection(address, port, **tls)
+            except OSError:  # TimeoutError is one
+                if place == len(addresses):
+                    raise
+            else:
+                writer.close()
+                return
 
     def _check(self, url: URL) -> None:
         try:

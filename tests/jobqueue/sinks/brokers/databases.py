@@ -45,6 +45,10 @@ class Database(Broker):
         await engine.dispose()
         return rows
 
+    async def set_read_only(self, *, read_only: bool) -> None:
+        """Let nothing be written any more, as after a failover, or again."""
+        raise NotImplementedError
+
 
 class _Served(Database):
     server: servers.Server
@@ -70,6 +74,11 @@ class _Served(Database):
     def new_server(self) -> servers.Server:
         raise NotImplementedError
 
+    @property
+    def name(self) -> str:
+        """Of the database."""
+        return self.url.partition("@/")[2].partition("?")[0]
+
     def kill(self) -> None:
         if hasattr(self, "server"):
             self.server.kill()
@@ -86,10 +95,27 @@ class PostgreSQL(_Served):
     def new_server(self) -> servers.Server:
         return servers.PostgreSQL()
 
+    async def set_read_only(self, *, read_only: bool) -> None:
+        """For new sessions; the others are ended."""
+        name = self.name
+        setting = "SET default_transaction_read_only = on" if read_only else "RESET default_transaction_read_only"
+        self.server.sql(f"ALTER DATABASE {name} {setting}")
+        self.server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+
 
 class MariaDB(_Served):
     def new_server(self) -> servers.Server:
         return servers.MariaDB()
+
+    async def start(self) -> None:
+        await super().start()
+        if "root@" in self.url:
+            self.server.sql(f"CREATE USER sink@localhost; GRANT ALL ON {self.name}.* TO sink@localhost")
+            self.url = self.url.replace("root@", "sink@")
+
+    async def set_read_only(self, *, read_only: bool) -> None:
+        """For everybody but root."""
+        self.server.sql(f"SET GLOBAL read_only = {int(read_only)}")
 
 
 class SQLite(Database):

@@ -264,6 +264,13 @@ async def test_a_full_redis_refuses_with_a_counted_try_and_another_type_of_key_i
     assert await stage.dead() == {}
 
 
+async def test_check_says_why_there_is_no_connection(stage: Stage) -> None:
+    stage.write(timeout_s=1)
+    stage.broker.kill()
+    assert await stage.check() == 1
+    assert "Connect call failed" in stage.check_text
+
+
 async def is_logged(stage: Stage, event: str) -> bool:
     return bool(stage.deliver.logged(event))
 

@@ -42,8 +42,8 @@ async def stage(database: Database, own_server: RedisServer, tmp_path: Path) -> 
         await stage.end()
 
 
-async def is_down(stage: Stage) -> bool:
-    return bool(stage.deliver.logged("sink.down"))
+async def is_down(stage: Stage, reason: str = "") -> bool:
+    return any(reason in line["reason"] for line in stage.deliver.logged("sink.down"))
 
 
 async def test_rows_are_jobs_exactly_whatever_is_killed(stage: Stage, database: Database) -> None:
@@ -103,23 +103,42 @@ async def test_a_table_that_is_not_there_is_an_outage_until_it_is_made(stage: St
     await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1}])
     await stage.deliver.start()
     await until(lambda: is_down(stage), within_s=30)
-    assert "the table is not there" in stage.deliver.logged("sink.down")[0]["reason"]
+    assert "the table is missing" in stage.deliver.logged("sink.down")[0]["reason"]
     await database.prepare([])
     await stage.until_none_is_left()
     assert await count(database) == 1
 
 
-async def test_the_statement_of_check_makes_the_table(stage: Stage, database: Database, tmp_path: Path) -> None:
-    await database.prepare([])
-    assert await stage.check() == 0
-    told = stage.check_text.replace("under-test: ", "")
-    statement = told[told.index("CREATE TABLE") :].strip().rstrip(";")
-    await database.rows("DROP TABLE jobqueue_inbox")
-    await database.rows(statement)
+async def test_check_prints_the_statement_that_makes_the_table_where_it_is_missing(
+    stage: Stage, database: Database
+) -> None:
+    assert await stage.check() == 1
+    told, create, statement = stage.check_text.partition("CREATE TABLE")
+    assert told.startswith("under-test: sql: the table is missing (")
+    await database.rows((create + statement).strip().rstrip(";"))
+    assert await stage.check() == 0 and create not in stage.check_text
     await stage.add([{"topic": "jobs", "id": "é-is-escaped".replace("é", "e"), "body": "é"}])
     await stage.deliver.start()
     await stage.until_none_is_left()
     assert [each.body for each in await stage.received()] == ['"é"'.encode()]
+
+
+@pytest.mark.parametrize("database", ["sql-postgresql", "sql-mariadb"], indirect=True)  # root may write to any file
+async def test_a_read_only_window_is_an_outage_that_costs_no_try(stage: Stage, database: Database) -> None:
+    await database.prepare([])
+    await stage.add([{"topic": "jobs", "id": "before", "body": 1}])
+    await stage.deliver.start()
+    await stage.until_none_is_left()
+    await database.set_read_only(read_only=True)
+    try:
+        await stage.add([{"topic": "jobs", "id": f"late:{n}", "body": n, "tries": 1} for n in range(20)])
+        await until(lambda: is_down(stage, "read-only"), within_s=30)
+        assert await stage.check() == 1 and "read-only" in stage.check_text
+    finally:
+        await database.set_read_only(read_only=False)
+    await stage.until_none_is_left()
+    assert await stage.dead() == {} and await count(database) == 21
+    assert len(stage.deliver.logged("sink.up")) == 2  # while it could not be written to, it did not count as up
 
 
 async def test_a_wrong_password_is_told_without_it(stage: Stage, database: Database, tmp_path: Path) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 import socket
 from ipaddress import ip_network
 
 import pytest
+from yarl import URL
 
 from jobqueue.sinks.webhook.addresses import BAD_ADDRESS, BAD_HOST, BAD_PORT, Guard, NotAllowed, Resolver
+from jobqueue.sinks.webhook.caller import Caller
+from jobqueue.sinks.webhook.failures import NoConnection
+from jobqueue.sinks.webhook.host_slots import HostSlots
 
 REFUSED = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.9.9"),  # noqa: S104
@@ -144,3 +150,21 @@ async def test_a_name_is_refused_by_its_port_only_where_its_address_would_do() -
             assert reason is None
         except NotAllowed as error:
             assert error.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_reached"),
+    [(("127.0.0.2", "127.0.0.1"), True), (("127.0.0.1", "127.0.0.2"), True), (("127.0.0.2", "127.0.0.3"), False)],
+)
+async def test_a_name_is_reached_if_one_of_its_addresses_answers(
+    monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...], *, is_reached: bool
+) -> None:
+    async def resolve(*_: object) -> list[dict[str, str]]:
+        return [{"host": host} for host in hosts]
+
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    url = URL(f"http://several.test:{server.sockets[0].getsockname()[1]}")
+    async with server, Caller(Guard([ip_network("127.0.0.0/8")]), HostSlots(1, 1), 5.0, 3.0, None) as caller:
+        monkeypatch.setattr(caller._resolver, "resolve", resolve)
+        with contextlib.nullcontext() if is_reached else pytest.raises(NoConnection):
+            await caller.reach(url)
