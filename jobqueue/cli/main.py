@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,6 +38,8 @@ jobqueue serves on {url} - try, from another terminal:
   curl {url}/command -d '{{"command":"add","topic":"example-close-order","id":"example:1","delay":5,"body":1}}'
   curl {url}/command -d '{{"command":"pop","topic":"example-close-order","wait":10}}'
   curl {url}/command -d '{{"command":"finish","id":"example:1"}}'
+
+  export PATH={programs}:$PATH    # for the command line: jobqueue stats
 """
 
 
@@ -116,7 +120,7 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--test", is_flag=True, help="a service for tests: in memory, on a free port, with a clock that you advance"
 )
-@click.option("--examples", is_flag=True, help="print three curl commands to try")
+@click.option("--examples", is_flag=True, help="print commands to try")
 def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
@@ -141,7 +145,7 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
 
     def started(url: str) -> None:
         if examples:
-            click.echo(_EXAMPLES.format(url=url))
+            click.echo(_EXAMPLES.format(url=url, programs=shlex.quote(str(Path(sys.executable).parent))))
             if chosen.console_port:
                 click.echo(_CONSOLE.format(url=console_url(chosen)))
 
