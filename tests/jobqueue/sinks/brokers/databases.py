@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from typing import Any
 
@@ -82,6 +83,11 @@ class _Served(Database):
     def kill(self) -> None:
         if hasattr(self, "server"):
             self.server.kill()
+
+    def remove(self) -> None:
+        super().remove()
+        if hasattr(self, "server"):
+            shutil.rmtree(self.server.folder, ignore_errors=True)
 
     def freeze(self) -> None:
         self.server.freeze()
