@@ -61,9 +61,10 @@ def _is_web_socket(headers: MultiMapping[str]) -> bool:
 
 
 def _name(host: str) -> str:
-    """The name or the address in a `Host`, without the port."""
+    """The name or the address in a `Host`, without the port; empty if it is neither."""
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        address, _, rest = host[1:].partition("]")
+        return "" if rest.strip(":0123456789") else address
     return host.partition(":")[0].lower().removesuffix(".")
 
 

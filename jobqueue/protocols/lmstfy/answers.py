@@ -10,7 +10,7 @@ import orjson
 
 from buckets import Job, Tag
 from jobqueue.commands.answers import Answer
-from jobqueue.errors import STATUS, Unauthorized
+from jobqueue.errors import STATUS, TooFast, Unauthorized
 from jobqueue.protocols import Reply
 from jobqueue.wires import bodies, names
 
@@ -41,7 +41,7 @@ def failed(answer: Answer) -> Reply:
     status, error = STATUS[answer["code"]], answer["error"]
     if answer["code"] in _NO_SUCH_API:
         status, error = 404, _API_NOT_FOUND
-    elif status not in (400, 403, 413):
+    elif status not in (400, 403, 413) and answer["code"] != TooFast.code:  # their server has 429 for its rate, too
         status = 500
     return Reply(status, orjson.dumps({"error": error}), answer.get("retry_after"))
 

@@ -81,7 +81,17 @@ def test_a_get_by_a_name_of_the_service_is_taken(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "localhost.evil.example", "notlocalhost", "127.0.0.1.evil.example", "", ":80", "[x]", "127.1"],
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "notlocalhost",
+        "127.0.0.1.evil.example",
+        "",
+        ":80",
+        "[x]",
+        "127.1",
+        "[::1].evil",
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_get_by_another_name_is_misdirected(host: str, method: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobqueue.protocols.lmstfy import answers
 from tests.jobqueue.protocols.lmstfy.conftest import GoClient
 from tests.jobqueue.protocols.served import Served
 
@@ -148,6 +149,13 @@ def test_a_missing_or_wrong_token(client: GoClient, first: str) -> None:
 )
 def test_where_a_token_may_be_and_what_needs_none(client: GoClient, target: str, header: str) -> None:
     assert client.connection.ask(f"GET {target}", f"Host: localhost\n{header}").status in (200, 404)
+
+
+def test_a_rate_that_is_used_up_says_when_to_come_back() -> None:
+    reply = answers.failed(
+        {"success": False, "code": "TOO_FAST", "error": "the token's rate is used up", "retry_after": 3}
+    )
+    assert (reply.status, reply.retry_after) == (429, 3)
 
 
 def test_a_full_topic_is_their_server_error(served: Served, client: GoClient) -> None:
