@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 
 
 def main() -> None:
     """Run the command that the arguments name."""
+    # A core file would hold tokens and bodies. What is started from here writes none either.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     arguments = sys.argv[1:]
     if arguments[:1] == ["healthcheck"] and {"-h", "--help"}.isdisjoint(arguments):
         from jobqueue.cli import healthcheck  # noqa: PLC0415

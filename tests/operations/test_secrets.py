@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -150,6 +151,11 @@ def processes_of(pid: int) -> list[int]:
     return [pid, *(each for child in children for each in processes_of(int(child)))]
 
 
+def writes_no_core_file(pid: int) -> bool:
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    return re.search(r"^Max core file size +0 ", limits, re.M) is not None
+
+
 def shown_of(pid: int) -> bytes:
     """What other users of the machine, and its owner's processes, see of a process."""
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
@@ -212,6 +218,7 @@ async def test_a_service_shows_its_secrets_to_nobody_while_everything_goes_wrong
             assert service.process
             pids = processes_of(service.process.pid)
             assert len(pids) == 3
+            assert all(writes_no_core_file(pid) for pid in pids)
             answers = await provoked(service.url, ports, (*secrets.tokens.values(), *tokens.values()))
             shown = [shown_of(pid) for pid in pids]
             shown.append((await ran("check", "--config", str(config))).encode())
