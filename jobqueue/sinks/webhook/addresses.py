@@ -43,8 +43,8 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _USUAL_PORTS = frozenset((80, 443))
 
 BAD_HOST = "the host is not allowed (see --allow-host)"
-BAD_ADDRESS = "the address of the host is not allowed (see --allow-network; of a sink, networks)"
-BAD_PORT = "the port is not allowed (see --allow-port; of a sink, networks)"
+BAD_ADDRESS = "the address of the host is not allowed (see --allow-network)"
+BAD_PORT = "the port is not allowed (see --allow-port)"
 
 
 class NotAllowed(OSError):

@@ -80,7 +80,7 @@ class Sink:
         try:
             await caller.reach(self._url)
         except (Retry, Bury) as error:
-            raise Down(error.reason or "no connection") from None
+            raise Down(_in_our_words(error.reason or "no connection")) from None
 
     async def send(self, message: Message) -> None:
         if self._caller is None:
@@ -102,7 +102,7 @@ class Sink:
         except Retry as again:
             raise Refused(again.reason or "it failed", again.after) from None
         except Bury as end:
-            raise Poison(end.reason or "it was refused") from None
+            raise Poison(_in_our_words(end.reason or "it was refused")) from None
 
     async def check(self) -> list[str]:
         return ["signed" if self._keys else "not signed: it has no secret"]
@@ -111,3 +111,8 @@ class Sink:
         caller, self._caller = self._caller, None
         if caller is not None:
             await caller.__aexit__(None, None, None)
+
+
+def _in_our_words(reason: str) -> str:
+    """Names the setting of a sink in place of an option of `jobqueue callbacks`."""
+    return re.sub("--allow-(?:network|port)", "networks", reason)

@@ -111,7 +111,7 @@ async def test_a_private_address_is_an_outage_unless_it_is_allowed(stage: Stage)
     await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1}])
     await stage.deliver.start()
     await until(lambda: is_down(stage), within_s=30)
-    assert "is not allowed" in stage.deliver.logged("sink.down")[0]["reason"]
+    assert "is not allowed (see networks)" in stage.deliver.logged("sink.down")[0]["reason"]
     stage.write()
     stage.deliver.reload()
     await stage.until_none_is_left()
