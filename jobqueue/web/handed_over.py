@@ -20,6 +20,7 @@ from jobqueue.web.peer import Awaited, Peer
 from jobqueue.web.port import Port
 from jobqueue.web.refusals import Handler, refusal
 
+_MOST_DISCARDED = 16 << 20  # bytes of a refused request: as many as one may have by default
 _MOST_UNCHARGED = 64 << 10  # a request of so many bytes is never refused for want of room
 
 
@@ -62,10 +63,10 @@ class HandedOver(Peer):
             self._discard(len(data))
 
     def _discard(self, size: int) -> None:
-        """Account for bytes that aiohttp reads only to get to the end of a refused request. A client that sends no more
-        than it may is not cut off, as it would lose the answer."""
+        """Account for bytes that aiohttp reads only to get to the end of a refused request. A client that is cut off
+        may lose the answer, so one that sends a request of a usual size is not."""
         self._discarded += size
-        if self._discarded > self._port.answerer.most_bytes:
+        if self._discarded > _MOST_DISCARDED:
             self._handler.force_close()
 
     def _is_whole(self) -> bool:
