@@ -120,11 +120,12 @@ def own_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    """A connection to an empty Redis."""
+    """A connection to an empty Redis, which is empty again afterwards: not every test takes this fixture."""
     connection = Redis(redis_server.url)
     await connection.read("FLUSHALL")
     await connection.read("CONFIG", "RESETSTAT")
     yield connection
+    await connection.read("FLUSHALL")
     await connection.close()
 
 

@@ -55,13 +55,13 @@ async def test_a_schedule_that_lost_its_entry_is_told_and_mended(redis_server: R
     flags = ("--redis", redis_server.url)
     async with ServiceProcess(*flags) as service, Client(service.url) as client:
         await client.ask("schedule", name="daily", topic="t", cron="0 3 * * *", body="my secret body")
-        await redis.read("DEL", *(f"{{jq:0}}:b:{bucket}" for bucket in range(8)))
-        code, output, _ = await fsck(*flags)
-        assert code == 1 and "~daily" in output and "secret" not in output
-        assert "0 jobs and tombstones in 0 topics and 1 schedules: 1 faults are left" in output
-        code, report = await fsck_json("--repair", *flags)
-        assert (code, report["schedules"], report["findings"]["unscheduled"]["repaired"]) == (0, 1, 1)
-        assert (await fsck_json(*flags))[1]["findings"] == {}
+    await redis.read("DEL", *(f"{{jq:0}}:b:{bucket}" for bucket in range(8)))  # a service that runs would mend this
+    code, output, _ = await fsck(*flags)
+    assert code == 1 and "~daily" in output and "secret" not in output
+    assert "0 jobs and tombstones in 0 topics and 1 schedules: 1 faults are left" in output
+    code, report = await fsck_json("--repair", *flags)
+    assert (code, report["schedules"], report["findings"]["unscheduled"]["repaired"]) == (0, 1, 1)
+    assert (await fsck_json(*flags))[1]["findings"] == {}
 
 
 async def test_a_busy_service_has_no_faults_and_loses_nothing_to_a_repair(

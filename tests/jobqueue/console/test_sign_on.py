@@ -208,6 +208,7 @@ async def test_wrong_settings_of_single_sign_on_are_named(tmp_path: Path, text: 
     assert said in str(refused.value)
 
 
+@pytest.mark.usefixtures("redis")  # it is empty
 async def test_a_file_of_a_token_that_cannot_be_read_is_refused_at_the_start(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
