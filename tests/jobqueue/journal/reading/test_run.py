@@ -123,6 +123,7 @@ async def scraped(session: aiohttp.ClientSession, port: int) -> str:
         ([], "--to"),
     ],
 )
+@pytest.mark.usefixtures("live_pool")
 def test_what_cannot_be_begun_is_exit_2_and_says_why(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, flags: list[str], words: str
 ) -> None:
