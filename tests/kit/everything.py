@@ -21,7 +21,8 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   local read = READS[kind]
   local value = read and redis.call(read[1], key, unpack(read, 2))
   if value then  -- else its time is over
-    found[#found + 1] = {key, kind, value, redis.call('PTTL', key), redis.call('PEXPIRETIME', key)}
+    found[#found + 1] = {key, kind, value, redis.call('PTTL', key), redis.call('PEXPIRETIME', key),
+      redis.call('DUMP', key)}
   end
 end
 return found
@@ -39,6 +40,8 @@ class Stored(NamedTuple):
     """-1: it does not end."""
     ends_at_ms: int
     """Unix time; -1: it does not end."""
+    dump: bytes
+    """As DUMP answers: equal only if all is equal, consumer groups too."""
 
 
 async def everything(redis: Redis, pattern: str = "*") -> dict[bytes, Stored]:

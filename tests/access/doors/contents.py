@@ -20,7 +20,7 @@ async def contents(redis: Redis) -> dict[bytes, bytes]:
         if key.endswith(b":tokens"):
             found[key] = _records(stored.value)
         else:
-            found[key] = b"%r %d" % (stored.value, stored.ends_at_ms)
+            found[key] = b"%r %d" % (stored.dump, stored.ends_at_ms)
     return found
 
 

@@ -44,8 +44,8 @@ def kinds(report: Report) -> set[str]:
     return {kind for kind, finding in report.findings.items() if finding.found}
 
 
-async def contents(redis: Redis) -> dict[bytes, Any]:
-    return {key: stored.value for key, stored in (await everything(redis)).items()}
+async def contents(redis: Redis) -> dict[bytes, bytes]:
+    return {key: stored.dump for key, stored in (await everything(redis)).items()}
 
 
 async def fill(pool: Pool, clock: HeldClock) -> None:

@@ -73,9 +73,9 @@ def ids(number: int, *states: State, prefix: str = "") -> list[str]:
     return [f"{prefix}{state.word}:{n:04}" for state in states or LIVE for n in range(number)]
 
 
-async def snapshot(redis: Redis) -> dict[bytes, Any]:
+async def snapshot(redis: Redis) -> dict[bytes, bytes]:
     """Everything in Redis."""
-    return {key: stored.value for key, stored in (await everything(redis)).items()}
+    return {key: stored.dump for key, stored in (await everything(redis)).items()}
 
 
 async def listed(pool: Pool, pattern: str = "*") -> list[Topic]:
