@@ -81,7 +81,7 @@ class Parser:
     def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
         numbers = _numbers(rest, 4, _U32)
         if numbers is None:
-            return _refused(BAD_FORMAT)  # beanstalkd, too, takes what follows for commands: their size may be unknown
+            return _refused(BAD_FORMAT)  # beanstalkd, too, reads what follows as commands
         priority, delay, ttr, size = numbers
         delay = min(delay, TEN_YEARS_S)
         if size > most_bytes:

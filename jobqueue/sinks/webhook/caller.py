@@ -103,8 +103,9 @@ class Caller:
         """Open a connection as a call would, and close it. Raises NoConnection, Bury."""
         self._check(url)
         host, port = host_of(url), url.port or 0
-        context = self._tls or ssl.create_default_context()
-        tls: dict[str, Any] = {"ssl": context, "server_hostname": host} if url.scheme == "https" else {}
+        tls: dict[str, Any] = {}
+        if url.scheme == "https":
+            tls = {"ssl": self._tls or ssl.create_default_context(), "server_hostname": host}
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 found = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
