@@ -1,4 +1,4 @@
-"""`jobqueue` in a process that is forked from one that has loaded the modules.
+"""`jobqueue`, or a Python script, in a process that is forked from one that has loaded the modules.
 
 It takes a tenth of the work of a start, and there are thousands of starts in a run of all tests.
 """
@@ -9,7 +9,9 @@ import asyncio
 import json
 import multiprocessing
 import os
+import runpy
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -17,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol, Self
 
 import jobqueue.app
 import jobqueue.cli.main
@@ -26,7 +28,10 @@ from jobqueue.cli.entry import main
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
-    [__name__, *(f"jobqueue.{name}" for name in ("journal.database", "journal.reading.running", "sinks.pump.deliver"))]
+    [
+        *(__name__, "jobqueue_client", "jobqueue_client.worker"),
+        *(f"jobqueue.{name}" for name in ("journal.database", "journal.reading.running", "sinks.pump.deliver")),
+    ]
 )
 
 # What a Python, its libraries or the loader read when they start.
@@ -49,27 +54,32 @@ def can_fork(environment: Mapping[str, str]) -> bool:
     return "PYTEST_XDIST_WORKER" in os.environ and _read_at_start(environment) == _OURS
 
 
+class HasFile(Protocol):
+    """What a process may have for an input or output: a file, or a socket."""
+
+    def fileno(self) -> int: ...
+
+
 class Forked:
-    """A process that runs `jobqueue`, with what tests use of asyncio.subprocess.Process."""
+    """A process that runs `jobqueue` or a script, with what tests use of asyncio.subprocess.Process."""
 
     def __init__(
         self,
         arguments: Sequence[str],
         environment: Mapping[str, str],
         *,
-        stdin: IO[bytes] | None = None,
-        stdout: IO[bytes],
-        stderr: IO[bytes],
+        stdin: HasFile | None = None,
+        stdout: HasFile,
+        stderr: HasFile,
+        script: Path | None = None,
     ) -> None:
-        """The caller may close the files afterwards. `stdin` None: an empty one."""
+        """The caller may close the files afterwards. `stdin`: None for an empty one. `script`: None for `jobqueue`."""
         with Path(os.devnull).open("rb") as empty:
-            self._start(arguments, environment, (stdin or empty, stdout, stderr))
+            descriptors = [_Passed(each.fileno()) for each in (stdin or empty, stdout, stderr)]
+            self._start(list(arguments), dict(environment), descriptors, script)
 
-    def _start(self, arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[IO[bytes]]) -> None:
-        descriptors = [_Passed(each.fileno()) for each in files]
-        self._process: BaseProcess = _forks.Process(
-            target=_run, args=(list(arguments), dict(environment), descriptors), daemon=True
-        )
+    def _start(self, *given: Any) -> None:
+        self._process: BaseProcess = _forks.Process(target=_run, args=given, daemon=True)
         self._process.start()
         assert self._process.pid
         self.pid = self._process.pid
@@ -151,6 +161,35 @@ async def ran(
         return Ran(code, out.read().decode(), err.read().decode())
 
 
+class ForkedScript(Forked):
+    """A process that runs a script and is talked to over its standard input and output."""
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    _log: asyncio.StreamWriter
+
+    @classmethod
+    async def started(
+        cls, script: Path, arguments: Sequence[str], environment: Mapping[str, str], *, stderr: int | None, limit: int
+    ) -> Self:
+        """`stderr`: asyncio.subprocess.PIPE, or None for that of this process. `limit`: of a line, in bytes."""
+        ours, theirs = socket.socketpair()
+        our_log, their_log = socket.socketpair()
+        with theirs, their_log:
+            log = their_log if stderr else sys.__stderr__
+            assert log
+            process = cls(arguments, environment, stdin=theirs, stdout=theirs, stderr=log, script=script)
+        process.stdout, process.stdin = await asyncio.open_connection(sock=ours, limit=limit)
+        process.stderr, process._log = await asyncio.open_connection(sock=our_log)
+        return process
+
+    def close(self) -> None:
+        """Close this end of its inputs and outputs."""
+        self.stdin.close()
+        self._log.close()
+
+
 class _Passed:
     """A file descriptor that becomes one of the forked process."""
 
@@ -165,8 +204,8 @@ def _received(passed: Any) -> int:
     return int(passed.detach())
 
 
-def _run(arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> None:
-    """Run the command line in the forked process."""
+def _run(arguments: list[str], environment: dict[str, str], descriptors: list[int], script: Path | None) -> None:
+    """Run the command line or a script in the forked process."""
     for place, descriptor in enumerate(descriptors):
         os.dup2(descriptor, place)
         os.close(descriptor)
@@ -177,5 +216,9 @@ def _run(arguments: list[str], environment: dict[str, str], descriptors: list[in
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
-    sys.argv = ["jobqueue", *arguments]
-    main()
+    sys.argv = [str(script or "jobqueue"), *arguments]
+    if script is None:
+        main()
+    else:
+        sys.path.insert(0, str(script.parent))
+        runpy.run_path(str(script), run_name="__main__")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.acceptance.service import ROOT
+from tests.chaos.forked import ForkedScript, can_fork
 
 DRIVERS = Path(__file__).parent / "drivers"
 PATIENCE_S = 30.0
@@ -59,18 +60,26 @@ class Driver:
     ) -> None:
         self.participant = participant
         self._environment = environment or {}
-        self._command = [*participant.command, mode, url, json.dumps(options)]
-        self.process: asyncio.subprocess.Process
+        self._arguments = [mode, url, json.dumps(options)]
+        self.process: asyncio.subprocess.Process | ForkedScript
 
     async def __aenter__(self) -> Self:
+        environment = os.environ | self._environment
+        python, *script = self.participant.command
+        if python == sys.executable and can_fork(environment):
+            self.process = await ForkedScript.started(
+                Path(*script), self._arguments, environment, stderr=self.log, limit=_LONGEST_LINE
+            )
+            return self
         self.process = await asyncio.create_subprocess_exec(
-            *self._command,
+            *self.participant.command,
+            *self._arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=self.log,
             limit=_LONGEST_LINE,
             cwd=ROOT,
-            env=os.environ | self._environment,
+            env=environment,
         )
         return self
 
@@ -83,8 +92,11 @@ class Driver:
         except TimeoutError:
             self.process.kill()
             await self.process.wait()
-        # Its child may hold its standard output open, and asyncio would wait for that to end.
-        self.process._transport.close()  # type: ignore[attr-defined]  # there is no public way
+        if isinstance(self.process, ForkedScript):
+            self.process.close()
+        else:
+            # Its child may hold its standard output open, and asyncio would wait for that to end.
+            self.process._transport.close()  # type: ignore[attr-defined]  # there is no public way
 
     async def ask(self, call: str, args: Line) -> Line:
         """Make a call of the client; gives the line of its result."""
