@@ -15,8 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
 
@@ -51,13 +51,15 @@ class Need:
 @dataclass(frozen=True)
 class Group:
     """Tests that need the same. `tests`: patterns of their ids, from the beginning; `fixtures`: those whose
-    tests belong here, too. `again`: patterns of tests of any group that are run here too."""
+    tests belong here, too. `again`: patterns of tests of any group that are run here too. `environment`: variables,
+    unless they are set."""
 
     says: str
     needs: tuple[Need, ...] = ()
     tests: tuple[str, ...] = ()
     fixtures: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def _php(package: str, name: str) -> Need:
@@ -104,6 +106,13 @@ GROUPS = {
             "tests/operations/test_(operations_go_on|redis_lost|redis_sets)",
             "tests/wires/test_(fuzz|kills)",
         ),
+        # Those that make random steps: `make test` has the first of them.
+        again=(
+            "tests/access/scopes/test_scopes",
+            "tests/buckets/fsck/test_random_damage",
+            "tests/buckets/test_model",
+        ),
+        environment={"JOBQUEUE_MODEL_STEPS": "20000", "JOBQUEUE_MODEL_SEED": "1", "JOBQUEUE_DAMAGES": "300"},
     ),
     "redis": Group(
         "the engine on a redis-server",
@@ -116,6 +125,10 @@ GROUPS = {
             "tests/operations/test_(backup|users_acl)",
         ),
         again=("tests/buckets/",),
+        environment={
+            **{"JOBQUEUE_MODEL_STEPS": "2000", "JOBQUEUE_MODEL_SEED": "1", "JOBQUEUE_DAMAGES": "30"},
+            "TEST_REDIS": "redis-server",
+        },
     ),
     "brokers": Group(
         "sinks with their brokers",
@@ -243,9 +256,7 @@ def run(name: str) -> int:
     command = (sys.executable, "-m", "pytest", f"--group={name}", "-o", f"cache_dir={cache}")
     # With it, thousands of processes would compile their modules again.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    if name == "redis":  # on which the long random runs of `make test` are short ones
-        short = {"JOBQUEUE_MODEL_STEPS": "2000", "JOBQUEUE_DAMAGES": "30"}
-        environment = short | environment | {"TEST_REDIS": shutil.which("redis-server") or "redis-server"}
+    environment = {**GROUPS[name].environment, **environment}
     first = subprocess.run([*command, *PARALLEL], cwd=ROOT, env=environment, check=False).returncode
     failed = _failed(cache)
     if first != _FAILED or name == "test" or not failed or len(failed) > _MOST_AGAIN:

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
@@ -65,8 +67,9 @@ class Url:
     def _made(self, other: dict[str, Any]) -> Any:
         connection = self._maker.connection_class(**self._maker.connection_kwargs | other)
         self._contexts.give(connection)
-        # Redis 7.0 does not know CLIENT SETINFO, nor an ACL that allows it. The last two are those of older redis-py.
-        connection.driver_info = connection.lib_name = connection.lib_version = None
+        # Redis 7.0 does not know CLIENT SETINFO, nor an ACL that allows it.
+        if not _NO_DRIVER:
+            connection.lib_name = connection.lib_version = None
         return connection
 
 
@@ -101,6 +104,11 @@ def _address(text: str, port: int) -> Address:
     return Address(found[1].strip("[]"), int(found[2] or port))
 
 
+# Without it, each connection reads the metadata of redis-py's package, which takes longer than to connect. Older
+# releases of redis-py do not know it.
+_NO_DRIVER = {"driver_info": None} if "driver_info" in signature(AbstractConnection.__init__).parameters else {}
+
+
 def _maker(url: str, timeout_s: float) -> Any:
     pool: Any = ConnectionPool.from_url(
         url,
@@ -111,7 +119,7 @@ def _maker(url: str, timeout_s: float) -> Any:
         client_name="jobqueue",
     )
     # A URL may set these, but we depend on them.
-    pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None)
+    pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None, **_NO_DRIVER)
     return pool
 
 
