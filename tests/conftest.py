@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if group and collection_path.suffix == ".py":
         return not groups.may_have(group, collection_path.relative_to(groups.ROOT).as_posix()) or None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The garbage collector never looks at what is there once all tests are collected: it would find nothing, and it
+    took a fifth of the time of collecting."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
