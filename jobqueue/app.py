@@ -48,7 +48,6 @@ from jobqueue.access.entry import Entry
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.modes import check_may_start
 from jobqueue.access.rates import Quotas
-from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.access.table import Table
 from jobqueue.access.tls import Tls
 from jobqueue.access.tokens_file import TokensFile
@@ -63,6 +62,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.health.service import Health
 from jobqueue.journal.explainer import Explainer
 from jobqueue.journal.restorer import Restorer
+from jobqueue.logs import Sparing
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.history import History
 from jobqueue.metrics.process import Metrics
@@ -199,7 +199,7 @@ class Service(Lifecycle):
         loops = [loop for row in table for loop in row]
         readiness = partial(_readiness, members, locks, loops)
         self._show_itself(engine, pool, readiness)
-        refusals = RefusalLog()
+        refusals = Sparing("access.refused")
         entry = Entry(authentication, metrics, refusals)
         site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
         _spare_collections()

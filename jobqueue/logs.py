@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,6 +18,37 @@ import structlog
 
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 """The id of the request that is being answered. (structlog's own context variables cost 3 µs a request.)"""
+
+
+_EVERY_S = 1.0
+_MOST_KEYS = 1000  # that are remembered; further ones have no lines in that second
+
+
+class Sparing:
+    """Logs a warning at most once a second for each key: what happens a thousand times a second has one line in it."""
+
+    def __init__(self, event: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: seconds."""
+        self._event = event
+        self._clock = clock
+        self._lines: dict[Hashable, tuple[float, int]] = {}  # by key: when it had a line, and how many had none since
+        self._cleared = clock()
+
+    def note(self, key: Hashable, **fields: Any) -> None:
+        """Log it, or count it. A line says in `more` how many before it had none."""
+        now = self._clock()
+        last, more = self._lines.get(key, (now - _EVERY_S, 0))
+        if now - last < _EVERY_S:
+            self._lines[key] = last, more + 1
+        elif self._has_room(now) or key in self._lines:
+            self._lines[key] = now, 0
+            structlog.get_logger().warning(self._event, **fields, **({"more": more} if more else {}))
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._lines) >= _MOST_KEYS and now - self._cleared >= _EVERY_S:
+            self._cleared = now
+            self._lines = {key: line for key, line in self._lines.items() if now - line[0] < _EVERY_S}
+        return len(self._lines) < _MOST_KEYS
 
 
 def _with_request(_logger: Any, _method: str, event: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Protocol
 from buckets.errors import JobQueueError
 from jobqueue.access.authentication import Authentication, digest_of
 from jobqueue.access.grants import OPEN, Grant
-from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.dialect_settings import DialectSettings
 from jobqueue.errors import Unauthorized
+from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
 
 
@@ -29,7 +29,7 @@ class Visitor(Protocol):
 class Entry:
     """Lets requests in."""
 
-    def __init__(self, authentication: Authentication, metrics: Metrics, refusals: RefusalLog) -> None:
+    def __init__(self, authentication: Authentication, metrics: Metrics, refusals: Sparing) -> None:
         self.authentication = authentication
         self.for_all = OPEN if authentication.is_open else None
         """What every request may do, where no tokens are asked for."""
@@ -71,4 +71,4 @@ class Entry:
         ended = self.authentication.ended(digest) if digest else None
         verdict = "missing" if error.missing else "expired" if ended else "unknown"
         self._metrics.judged(verdict)
-        self._refusals.note(verdict, host, **({"token": ended.id} if ended else {}))
+        self._refusals.note(host, verdict=verdict, address=host, **({"token": ended.id} if ended else {}))

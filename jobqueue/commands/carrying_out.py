@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from buckets import Job, Popped, Sent
-from buckets.errors import JobQueueError, Unavailable
+from buckets.errors import JobQueueError, NoRoom, TopicFull, Unavailable
 from buckets.shards import ACTOR
 from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.grants import GRANT, Grant
@@ -29,6 +29,7 @@ from jobqueue.commands.plain import Plain
 from jobqueue.commands.table import MANY, ONE, Handover
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadRequest
+from jobqueue.logs import Sparing
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import inner, params
 
@@ -40,6 +41,8 @@ Asked = params.Command | inner.Inner | BadRequest | JobQueueError
 """A command, or the reason why it is refused."""
 Run = tuple[type[Any], list[Any]]
 """The struct of some commands, and those commands, which go to the engine together."""
+
+_REFUSED_RIGHT = {NoRoom.code, TopicFull.code, Unavailable.code}
 
 _NAMES: dict[type[Any], str] = {
     kind: name for table in (params.BY_NAME, params.OF_TESTS, inner.BY_NAME) for name, kind in table.items()
@@ -65,6 +68,7 @@ class Commands:
         self._deadline_s = deadline_s
         self._protocol = protocol
         self._logs_views = logs_views
+        self._refusals = Sparing("command.refused")
         self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
         """Whether each command is logged."""
         self.plain = Plain(engine, self, is_logged=self.is_logged)
@@ -204,11 +208,17 @@ class Commands:
         protocol = self._protocol
         if self.is_logged:
             _log(protocol, name, command, answers)
-        if name is None or begun is None:
-            return self._metrics.answered(name or UNREADABLE, answers, protocol=protocol)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
-        seconds = time.perf_counter() - begun
-        return self._metrics.answered(name, answers, seconds, protocol=protocol, waiting=waiting)
+        seconds = None if name is None or begun is None else time.perf_counter() - begun
+        name = name or UNREADABLE
+        if not self._metrics.answered(name, answers, seconds, protocol=protocol, waiting=waiting):
+            self._note_refusals(name, command, answers)
+
+    def _note_refusals(self, name: str, command: Asked, answers: list[Answer]) -> None:
+        """Log those commands that were refused though they are right: an operator has to do something."""
+        topic = getattr(command, "topic", None)
+        for code in (answer["code"] for answer in answers if answer.get("code") in _REFUSED_RIGHT):
+            self._refusals.note((code, name), code=code, command=name, topic=topic, protocol=self._protocol)
 
 
 def _log(protocol: str, name: str | None, command: Asked, answers: list[Answer]) -> None:

@@ -229,8 +229,9 @@ class Metrics(Meter):
         *,
         protocol: str,
         waiting: bool = False,
-    ) -> None:
-        """Count commands of one kind that were answered together. `seconds`: how long it took, if anything was done."""
+    ) -> bool:
+        """Count commands of one kind that were answered together; returns whether all succeeded. `seconds`: how long it
+        took, if anything was done."""
         number = done = len(answers)
         for answer in answers:
             if "code" in answer:
@@ -240,6 +241,7 @@ class Metrics(Meter):
             self._commands.add(protocol, command, "OK", n=done)
         if seconds is not None:
             self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
+        return done == number
 
     def done(self, command: str, number: int, seconds: float, *, protocol: str, waiting: bool = False) -> None:
         """As `answered`, for commands of which all succeeded."""

@@ -4,6 +4,7 @@ needs of a request that aiohttp read: its body, and the client that its answer g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import cast
 
 import structlog
@@ -37,7 +38,7 @@ async def respond(give_back: Callable[[Sequence[Job]], None], work: Work, reques
     reserved: list[Job] = []
     try:
         reply = await work(reserved)
-        if reply.status >= 500:
+        if reply.status >= 500 and reply.status != HTTPStatus.SERVICE_UNAVAILABLE:  # of which each command is logged
             log.warning("request.failed", status=reply.status)
         await client.send(reply, request_id, has_jobs=bool(reserved))
     except ConnectionError:

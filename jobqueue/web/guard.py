@@ -11,8 +11,8 @@ from aiohttp import web
 from buckets.errors import JobQueueError
 from jobqueue.access.browsers import Browsers, is_preflight, made_by, read_by
 from jobqueue.access.caller import CALLER
-from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.errors import EncodedBody
+from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.peer import Peer
@@ -25,7 +25,7 @@ _MOST_SHOWN = 200  # characters of an origin in the log
 class Guard:
     """Refuses what web pages may not ask for, and bodies that would have to be inflated."""
 
-    def __init__(self, browsers: Browsers, metrics: Metrics, log: RefusalLog) -> None:
+    def __init__(self, browsers: Browsers, metrics: Metrics, log: Sparing) -> None:
         self._browsers = browsers
         self._metrics = metrics
         self._log = log
@@ -54,7 +54,7 @@ class Guard:
     def _note(self, request: web.BaseRequest, peer: Peer) -> None:
         self._metrics.judged("browser")
         origin = ascii(request.headers.get("Origin", ""))[1:-1][:_MOST_SHOWN]
-        self._log.note("browser", peer.host, origin=origin)
+        self._log.note(peer.host, verdict="browser", address=peer.host, origin=origin)
 
 
 async def let_read(request: web.Request, response: web.StreamResponse) -> None:

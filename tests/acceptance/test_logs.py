@@ -46,11 +46,13 @@ async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) 
     lines = [json.loads(line) for line in text.splitlines()]
     assert all(list(line)[:3] == ["time", "level", "event"] for line in lines)
     events = [line["event"] for line in lines]
-    for event in ("service.started", "redis.lost", "redis.found", "request.failed", "service.stopping"):
+    for event in ("service.started", "redis.lost", "redis.found", "command.refused", "service.stopping"):
         assert event in events, events
     outages = [line for line in lines if line["event"].endswith(".lost") and line["event"] != "namespace.lost"]
     assert all(line["error"] for line in outages)
-    assert next(line for line in lines if line["event"] == "request.failed")["request"] == "mine-7"
+    refused = next(line for line in lines if line["event"] == "command.refused")
+    assert (refused["code"], refused["command"], refused["topic"]) == ("UNAVAILABLE", "add", "t")
+    assert refused["request"] == "mine-7"
     assert "redis.judged" in events  # this Redis persists nothing, and the service warns about it
     assert events[-1] == "service.stopped"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from jobqueue.access.authentication import Authentication
 from jobqueue.access.entry import Entry
-from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
 
 
 def open_entry() -> Entry:
     """That of a service without tokens."""
-    return Entry(Authentication(), Metrics(), RefusalLog())
+    return Entry(Authentication(), Metrics(), Sparing("access.refused"))

@@ -14,10 +14,10 @@ from buckets.pool.pool import Pool
 from jobqueue.access.authentication import Authentication, digest_of
 from jobqueue.access.entry import Entry
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.access.table import Table
 from jobqueue.dialect_settings import Lmstfy
 from jobqueue.errors import Unauthorized
+from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
 from tests.jobqueue.access.tables import create
 
@@ -52,7 +52,7 @@ async def test_who_is_not_let_in_is_counted_and_logged_by_why(table: Table, live
     metrics = Metrics()
     authentication = Authentication(table)
     metrics.tokens.used = authentication.take_grants
-    entry = Entry(authentication, metrics, RefusalLog())
+    entry = Entry(authentication, metrics, Sparing("access.refused"))
     with structlog.testing.capture_logs() as logs:
         assert entry.grant(digest_of(good.token.text), Visitor(1)).name == "good"
         assert entry.dialect_grant(good.token.text, Lmstfy(), "192.0.2.1").name == "good"
@@ -74,7 +74,7 @@ async def test_who_is_not_let_in_is_counted_and_logged_by_why(table: Table, live
 
 async def test_a_token_that_may_exist_is_neither_counted_nor_logged(table: Table) -> None:
     metrics = Metrics()
-    entry = Entry(Authentication(table), metrics, RefusalLog())
+    entry = Entry(Authentication(table), metrics, Sparing("access.refused"))
     with structlog.testing.capture_logs() as logs, pytest.raises(Unavailable):
         entry.grant(digest_of("new"), Visitor(1))
     assert (verdicts(metrics), logs) == ({}, [])
@@ -85,7 +85,7 @@ _OWN = Lmstfy(token="right")  # noqa: S106 - no real one
 
 def test_a_service_without_tokens_counts_nobody_but_a_dialect_may_want_its_own() -> None:
     metrics = Metrics()
-    entry = Entry(Authentication(), metrics, RefusalLog())
+    entry = Entry(Authentication(), metrics, Sparing("access.refused"))
     assert entry.grant(digest_of("x"), Visitor(1)).everything
     assert entry.dialect_grant(None, Lmstfy(), "192.0.2.1").everything
     with pytest.raises(JobQueueError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from jobqueue.access.browsers import Browsers
-from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
 from jobqueue.web.guard import Guard
 
 
 def guard() -> Guard:
-    return Guard(Browsers(hosts=["t"]), Metrics(), RefusalLog())
+    return Guard(Browsers(hosts=["t"]), Metrics(), Sparing("access.refused"))
