@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from buckets.access.tokens import Tokens
 from buckets.errors import Unfit
 from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from buckets.shards import Shards
+from jobqueue.access.records import from_json
 from jobqueue.health.events import check_events
 from jobqueue.health.findings import Finding, Findings
 from jobqueue.redis_server.fitness import facts_of, judge
 from jobqueue.settings import Settings
 
 _CLOCK_S = 1.0  # apart, from which on clocks count as different
+_NEARLY_FULL = 0.85  # of maxmemory; as of the alert JobqueueRedisAlmostFull
 
 
 async def check_redis(redis: Redis, chosen: Settings) -> Findings:
@@ -33,7 +36,10 @@ async def _judged(redis: Redis, chosen: Settings) -> Findings:
     servers = await redis.servers()
     for server in servers:
         subject = "redis" if len(servers) == 1 else f"redis {server.name}"
-        yield Finding("ok", subject, _described(await facts_of(server)))
+        info = await facts_of(server)
+        yield Finding("ok", subject, _described(info))
+        for finding in _memory(info, subject):
+            yield finding
         try:
             for warning in await judge(server, chosen):
                 yield Finding("warn", subject, warning)
@@ -50,6 +56,36 @@ def _described(info: Mapping[str, str]) -> str:
     number = int(info.get("connected_slaves", 0))
     replicas = f"{number or 'no'} {'replica' if number < 2 else 'replicas'}"
     return f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}, {replicas}"
+
+
+def _memory(info: Mapping[str, str], subject: str) -> Iterator[Finding]:
+    """Whether memory is full, or nearly, where Redis then refuses what needs more."""
+    limit = int(info.get("maxmemory", 0))
+    used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+    if not limit or used < _NEARLY_FULL * limit or info.get("maxmemory_policy", "").startswith("allkeys"):
+        return
+    sentence = f"{used / (1 << 20):,.0f} of {limit / (1 << 20):,.0f} MB are used (maxmemory)"
+    if used >= limit:
+        sentence = f"full: {sentence}: adds are refused (NO_ROOM), while pops and finishes go on"
+    yield Finding(
+        "bad" if used >= limit else "warn",
+        subject,
+        f"{sentence}. Raise maxmemory, or let workers drain the largest topics: jobqueue topics",
+    )
+
+
+async def _tokens(shards: Shards, chosen: Settings) -> Findings:
+    """Whether anybody can come in, where every request needs a token."""
+    stored = await Tokens(shards).read()
+    records = [from_json(raw) for raw in stored.records.values()]
+    if any(record and record.is_live(stored.now_us / 1e6) for record in records) or chosen.tokens_file:
+        return
+    yield Finding(
+        "bad",
+        "access",
+        "no token exists, and every request needs one: jobqueue token create NAME --may admin. If there were some,"
+        " Redis has lost them: docs/redis-lost.md",
+    )
 
 
 async def _clock(redis: Redis) -> Finding:
@@ -90,6 +126,9 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         yield Finding("warn", subject, f"unreadable records that were set aside: {count}, in {', '.join(aside)}")
     else:
         yield Finding("ok", subject, "no record was set aside")
+    if chosen.access == "tokens":
+        async for finding in _tokens(Shards(redis, chosen.namespace, shards, buckets), chosen):
+            yield finding
     async for finding in check_events(Shards(redis, chosen.namespace, shards, buckets), chosen.events_max_mb):
         yield finding
 

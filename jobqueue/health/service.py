@@ -22,6 +22,7 @@ from jobqueue.health.access import check_access
 from jobqueue.health.findings import Finding
 from jobqueue.health.instances import judge_instances
 from jobqueue.health.jobs import Fields, Look
+from jobqueue.health.journal import check_journal
 from jobqueue.health.redis import check_redis
 from jobqueue.health.setup import check_packages, check_workers, told_protocols, told_settings
 from jobqueue.schema import params
@@ -110,6 +111,7 @@ class Health:
         findings.append(told_settings(sorted(sources)))
         findings += [finding async for finding in check_access(settings)]
         findings += [check_workers(settings), *told_protocols(settings), self._service()]
+        findings += [finding async for finding in check_journal(settings)]
         has_redis = True
         try:
             findings += [finding async for finding in check_redis(self._pool.redis, settings)]

@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 from jobqueue.journal import schema
 from jobqueue.journal.store import Away, Store
 from jobqueue.journal.stores import sqlite
-from jobqueue.journal.url import Address, Refused, address
+from jobqueue.journal.url import Address, Empty, Refused, address
 
 _Result = TypeVar("_Result")
 _AGAIN_S = 0.01  # after which a file that was locked is tried again
@@ -59,7 +59,7 @@ async def _set_up(where: Address) -> None:
     async with _engine(where) as engine:
         while True:
             try:
-                return await _run(engine, schema.set_up_sqlite)
+                return await run_in(engine, schema.set_up_sqlite)
             except Away:  # SQLite does not wait here where another process does this at the same time
                 if time.monotonic() > until:
                     raise
@@ -70,13 +70,13 @@ async def migrate(url: str) -> tuple[str, str]:
     """Bring the tables up to date. Returns the revisions before and after. Raises Refused, Away."""
     where = address(url)
     async with _engine(where) as engine:
-        return await _run(engine, schema.migrate)
+        return await run_in(engine, schema.migrate)
 
 
 async def _opened(where: Address, check: Callable[[Connection], None]) -> AsyncEngine:
     engine = await engine_of(where)
     try:
-        await _run(engine, check)
+        await run_in(engine, check)
     except BaseException:
         await engine.dispose()
         raise
@@ -106,7 +106,8 @@ async def engine_of(where: Address) -> AsyncEngine:
     return create_async_engine(f"{where.kind}+{member.DRIVER}://", async_creator=lambda: member.connect(where))
 
 
-async def _run(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _Result:
+async def run_in(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _Result:
+    """Do something with a connection, without a commit. Raises Refused, Away."""
     try:
         async with engine.connect() as connection:
             return await connection.run_sync(work)
@@ -133,7 +134,10 @@ def _keep_from_others(path: str) -> None:
 
 def _must_exist(path: Path) -> None:
     if not path.exists():
-        raise Refused(f"there is no file {path}; `jobqueue journal run` founds a journal")
+        _must_have_folder(str(path))
+        if not os.access(path.absolute().parent, os.W_OK):
+            raise Refused(f"the folder {path.absolute().parent} is not writable")
+        raise Empty(f"there is no file {path}; `jobqueue journal run` creates a journal")
 
 
 def _must_have_folder(path: str) -> None:

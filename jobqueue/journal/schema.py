@@ -22,7 +22,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from jobqueue.journal import partitions, views
 from jobqueue.journal.tables import metadata
-from jobqueue.journal.url import Refused
+from jobqueue.journal.url import Empty, Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _version = Table("jq_version", MetaData(), Column("version_num", String(32), primary_key=True))
@@ -61,11 +61,9 @@ def check(connection: Connection) -> None:
     if there == head():
         return
     if there is None:
-        raise Refused(
-            "there is no journal in this database; `jobqueue journal run` founds one"
-            if _has_none(connection)
-            else "this database has tables of these names, jq_…, that are no journal's"
-        )
+        if _has_none(connection):
+            raise Empty("there is no journal in this database; `jobqueue journal run` creates one")
+        raise Refused("this database has tables of these names, jq_…, that are no journal's")
     raise Refused(_other(there))
 
 

@@ -26,6 +26,10 @@ class Refused(Exception):
     """A journal that cannot be used. The message says why, and what helps; it has no password."""
 
 
+class Empty(Refused):
+    """There is no journal yet: its tables are made when a reader begins."""
+
+
 class Address(NamedTuple):
     """A URL that names a database whose driver is installed."""
 

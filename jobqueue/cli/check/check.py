@@ -19,6 +19,7 @@ from jobqueue.cli.healthcheck import LOOPBACK, Place
 from jobqueue.errors import SettingsError
 from jobqueue.health.access import check_access
 from jobqueue.health.findings import Finding, Findings
+from jobqueue.health.journal import check_journal
 from jobqueue.health.redis import check_redis
 from jobqueue.health.setup import check_packages, check_workers, told_protocols, told_settings
 from jobqueue.redis_server.embedded import EmbeddedRedis
@@ -46,6 +47,8 @@ async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields 
         yield finding
     yield check_workers(chosen)
     for finding in told_protocols(chosen):
+        yield finding
+    async for finding in check_journal(chosen):
         yield finding
     url = chosen.redis
     if not url:

@@ -1,0 +1,76 @@
+"""jobqueue.health.journal: whether a journal can be written, and how far its reader has come."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from buckets.pool.pool import Pool
+from jobqueue.health.journal import check_journal
+from jobqueue.journal.database import open_store
+from jobqueue.settings import Settings
+from tests.jobqueue.journal.reading.drained import SOURCE, opened, switched_on
+from tests.kit.redis_server import RedisServer
+
+
+async def found(url: str, *, run: bool = True) -> tuple[str, str]:
+    """Level and sentence of the only finding."""
+    chosen = Settings(journal=url, journal_run=run, namespace=SOURCE)
+    (finding,) = [finding async for finding in check_journal(chosen)]
+    assert finding.subject == "journal"
+    return finding.level, finding.sentence
+
+
+async def test_without_a_journal_nothing_is_found() -> None:
+    assert [finding async for finding in check_journal(Settings())] == []
+
+
+async def test_a_journal_is_described_from_before_its_first_reader_on(
+    live_pool: Pool, redis_server: RedisServer, journal_url: str
+) -> None:
+    level, sentence = await found(journal_url)
+    assert level == "ok" and sentence.endswith("; serve makes one")
+    level, sentence = await found(journal_url, run=False)
+    assert level == "warn" and sentence.endswith("; jobqueue journal run makes one")
+    await (await open_store(journal_url)).close()
+    level, sentence = await found(journal_url)
+    assert level == "warn" and f"has nothing of {SOURCE} yet" in sentence
+    await switched_on(live_pool)
+    async with opened(live_pool, journal_url, redis_server.url) as journal:
+        await journal.drain()
+    level, sentence = await found(journal_url)
+    assert level == "ok" and "has all events until" in sentence
+
+
+async def test_a_reader_that_is_far_behind_is_warned_of(
+    live_pool: Pool, redis_server: RedisServer, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await switched_on(live_pool)
+    async with opened(live_pool, sqlite_url, redis_server.url) as journal:
+        await journal.drain()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    level, sentence = await found(sqlite_url)
+    assert level == "warn" and "journal.ended" in sentence
+    level, sentence = await found(sqlite_url, run=False)
+    assert level == "warn" and sentence.endswith("jobqueue journal run")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "not the URL of a journal"),
+        ("sqlite:////nowhere/journal.db", "there is no folder /nowhere"),
+        ("sqlite:///.", "unable to open database file"),
+        ("postgresql://user:secret@127.0.0.1:1/db", "onnect"),
+        ("mariadb://user:secret@127.0.0.1:1/db", "onnect"),
+    ],
+)
+async def test_what_keeps_a_journal_from_being_written_is_bad(
+    url: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    level, sentence = await found(url)
+    assert level == "bad" and words in sentence and "secret" not in sentence
