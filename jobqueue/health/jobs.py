@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jobqueue.health import words
-from jobqueue.health.findings import Finding
+from jobqueue.health.findings import Finding, Level
 
 Fields = Mapping[str, Any]
 
@@ -21,6 +21,8 @@ SCHEDULE_LATE_S = 30.0
 """After which a schedule whose time has come is late."""
 _LATE_S = 5.0  # for which a job may be ready before it is worth a line
 _ALONE_S = 1.0  # the same, where nobody polls
+_ABANDONED_S = 60.0
+"""After this, a topic that nobody polls is bad: its jobs are not delivered. docs/late.md names it."""
 _NEARLY = 0.9  # of a limit
 
 
@@ -41,8 +43,8 @@ def judge_topics(look: Look, ready_before: Mapping[str, int], passed_s: float) -
     `passed_s` ago, to see what grows."""
     for topic in sorted(look.topics, key=lambda each: -(each["oldest_ready_s"] or 0)):
         grown = topic["counts"]["ready"] - ready_before.get(topic["topic"], math.inf)
-        for sentence in of_topic(topic, grown / passed_s if grown > 0 else 0.0, look.polling):
-            yield Finding("warn", f"topic {topic['topic']}", sentence)
+        for level, sentence in of_topic(topic, grown / passed_s if grown > 0 else 0.0, look.polling):
+            yield Finding(level, f"topic {topic['topic']}", sentence)
 
 
 def deadly(look: Look) -> list[str]:
@@ -84,25 +86,30 @@ def judge_schedules(late: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[str]:
-    """The sentences about a topic. `growth`: of its ready jobs, a second."""
+def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Level, str]]:
+    """The levels and sentences about a topic. `growth`: of its ready jobs, a second."""
     name, ready, oldest = shlex.quote(topic["topic"]), topic["counts"]["ready"], topic["oldest_ready_s"]
     waiting = f"{words.jobs(ready)} ready" + ("" if oldest is None else f", the oldest for {_span(oldest)}")
     if topic["paused"]:
         until = topic["paused_until"]
         end = f"until {words.when(until)}" if until else "until it is resumed"
         if ready:
-            yield f"paused {end}; {waiting}: jobqueue resume {name}"
+            yield "warn", f"paused {end}; {waiting}: jobqueue resume {name}"
     elif ready and not topic["workers"]:
         if oldest is None or oldest >= _ALONE_S:
-            nobody = "none of the listed workers polls it" if polling["others"]["parked"] else "no worker polls it"
-            yield f"{nobody}; {waiting}. Start its workers; who polls: jobqueue workers {name}"
+            others = polling["others"]["parked"]
+            nobody = "none of the listed workers polls it" if others else "no worker polls it"
+            level: Level = "bad" if not others and (oldest or 0) >= _ABANDONED_S else "warn"
+            yield level, f"{nobody}; {waiting}. Start its workers; who polls: jobqueue workers {name}"
     elif ready and oldest is not None and oldest >= _LATE_S and (limit := _reached(topic)):
-        yield f"{waiting}; {limit}. If its workers and what they call can do more, raise it: jobqueue stats {name}"
+        yield (
+            "warn",
+            f"{waiting}; {limit}. If its workers and what they call can do more, raise it: jobqueue stats {name}",
+        )
     elif ready and oldest is not None and oldest >= _LATE_S:
-        yield f"{waiting}; {_at_work(topic, polling['workers'])}: jobqueue workers {name}"
+        yield "warn", f"{waiting}; {_at_work(topic, polling['workers'])}: jobqueue workers {name}"
     if growth > 0 and (oldest or 0) >= _ALONE_S:
-        yield f"the backlog grows, by {growth:,.1f} ready jobs a second: jobqueue stats {name} --watch"
+        yield "warn", f"the backlog grows, by {growth:,.1f} ready jobs a second: jobqueue stats {name} --watch"
     yield from _limits(topic, name)
 
 
@@ -123,18 +130,20 @@ def _at_work(topic: Fields, workers: Sequence[Fields]) -> str:
     return f"workers: {topic['workers']}, waiting for a job: {parked}, with {in_hand} in hand"
 
 
-def _limits(topic: Fields, name: str) -> Iterator[str]:
+def _limits(topic: Fields, name: str) -> Iterator[tuple[Level, str]]:
     counts, most = topic["counts"], topic.get("max_pending", 0)
     pending = counts["delayed"] + counts["ready"]
     if most and pending >= _NEARLY * most:
-        yield (
-            f"{pending:,} of at most {most:,} pending jobs (max_pending); "
-            f"beyond that add answers TOPIC_FULL: jobqueue stats {name}"
-        )
+        sentence = f"{pending:,} of at most {most:,} pending jobs (max_pending); "
+        if pending >= most:
+            yield "bad", f"{sentence}adds are refused (TOPIC_FULL): jobqueue stats {name}"
+        else:
+            yield "warn", f"{sentence}beyond that add answers TOPIC_FULL: jobqueue stats {name}"
     if topic.get("max_dead") and counts["dead"] >= topic["max_dead"]:
         yield (
+            "warn",
             f"as many dead letters as it may have (max_dead {topic['max_dead']:,}); "
-            f"the oldest are being deleted: jobqueue peek {name} --state dead"
+            f"the oldest are being deleted: jobqueue peek {name} --state dead",
         )
 
 

@@ -69,8 +69,24 @@ def test_where_not_all_workers_are_listed_it_does_not_say_that_nobody_polls() ->
     topic = {"topic": "t", "counts": {"ready": 1, "delayed": 0, "dead": 0}, "oldest_ready_s": 9.0}
     topic |= {"paused": False, "workers": 0}
     polling = {"workers": [], "others": {"parked": 3, "jobs": 0}}
-    (sentence,) = judged.of_topic(topic, 0.0, polling)
-    assert sentence.startswith("none of the listed workers polls it; 1 job ready")
+    ((level, sentence),) = judged.of_topic(topic | {"oldest_ready_s": 3600.0}, 0.0, polling)
+    assert level == "warn" and sentence.startswith("none of the listed workers polls it; 1 job ready")
+
+
+def test_what_keeps_adds_or_deliveries_from_working_now_is_bad() -> None:
+    counts = {"ready": 1, "delayed": 9, "dead": 0}
+    topic = {"topic": "t", "counts": counts, "oldest_ready_s": 59.0, "paused": False, "workers": 0}
+    polling = {"workers": [], "others": {"parked": 0, "jobs": 0}}
+
+    def levels(**other: Any) -> list[str]:
+        return [level for level, _ in judged.of_topic(topic | other, 0.0, polling)]
+
+    assert levels() == ["warn"]
+    assert levels(oldest_ready_s=60.0) == ["bad"]
+    assert levels(oldest_ready_s=60.0, workers=1) == ["warn"]
+    assert levels(oldest_ready_s=60.0, paused=True, paused_until=None) == ["warn"]
+    assert levels(workers=1, max_pending=11) == ["warn", "warn"]
+    assert levels(workers=1, max_pending=10) == ["warn", "bad"]
 
 
 async def test_jobs_that_wait_for_busy_workers_are_found(client: Client) -> None:
