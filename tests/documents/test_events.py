@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 _LOGGED = re.compile(  # `log.info("a.b"`, or passed on: `call(log.info, "a.b"`
-    r'(?:log\.(?:debug|info|warning|error|exception)[(,]|Outage\([^"]*)\s*((?:"[a-z_.]+"(?:, )?)+)'
+    r'(?:log\.(?:debug|info|warning|error|exception)[(,]|(?:Outage|Sparing)\([^"]*)\s*((?:"[a-z_.]+"(?:, )?)+)'
 )
 
 
