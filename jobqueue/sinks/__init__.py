@@ -61,6 +61,8 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The names of settings that are templates."""
     schemes: ClassVar[Sequence[str]] = ()
     """What the setting `url` may begin with; empty: anything."""
+    routed_by: ClassVar[str] = ""
+    """The setting, a template, that names where a message goes; empty: all messages of the sink go to one place."""
 
     @property
     def most_in_flight(self) -> int:
@@ -70,6 +72,11 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def confirm_s(self) -> float | None:
         """The most seconds that a confirmation may take; None: the sink itself bounds it."""
         return self.timeout_s
+
+    @property
+    def is_by_topic(self) -> bool:
+        """Whether all messages of a topic go to one place."""
+        return not self.routed_by or Template(getattr(self, self.routed_by)).is_by_topic
 
     def tls(self) -> ssl.SSLContext:
         """For a connection to the broker; certificates are always checked. Raises Down."""
@@ -121,9 +128,14 @@ class Refused(Exception):
         self.after_s = after_s
 
 
+class WrongDestination(Exception):
+    """The broker works, but the place that this message goes to is missing, or takes nothing from us. The topic is
+    paused, or, where messages of a topic go to several places, the job is refused; other messages go on."""
+
+
 class Down(Exception):
-    """The broker, or the way to it, is down. `for_s`: for as long as trying again does not help. `cure`: a statement or
-    command that mends it, which `deliver --check` prints."""
+    """The broker, or the way to it, or the only place that messages of the sink go to, is down. `for_s`: for as long as
+    trying again does not help. `cure`: a statement or command that mends it, which `deliver --check` prints."""
 
     def __init__(self, reason: str, for_s: float = 0.0, cure: str = "") -> None:
         super().__init__(reason)
@@ -148,11 +160,11 @@ class Sink(Protocol):
         """Connect, and see that messages can be sent. Raises Down."""
 
     async def send(self, message: Message) -> None:
-        """Send, and wait until the broker has confirmed this very message. Raises Poison, Refused, Down. May be
-        cancelled: then nobody waits for the confirmation any more."""
+        """Send, and wait until the broker has confirmed this very message. Raises Poison, Refused, WrongDestination,
+        Down. May be cancelled: then nobody waits for the confirmation any more."""
 
     async def check(self) -> list[str]:
-        """What `deliver --check` tells beside that it connected. Raises Down."""
+        """What `deliver --check` tells beside that it connected. Raises WrongDestination, Down."""
 
     async def close(self) -> None:
         """Close the connection, whatever its state; connect may follow. Raises nothing."""
@@ -175,6 +187,11 @@ class Template:
         for name in self._parts[1::2]:
             if name not in _OF_A_JOB and not re.fullmatch("header:.+", name):
                 raise ValueError(f"has {{{name[:64]}}}; it may have {{topic}}, {{id}} and {{header:NAME}}")
+
+    @property
+    def is_by_topic(self) -> bool:
+        """Whether the text is the same for all messages of a topic."""
+        return not {*self._parts[1::2]} - {"topic"}
 
     def of(self, message: Message, escape: Callable[[str], str] = str) -> str:
         """The text for a message, whose values pass through `escape`. Raises Poison for a header that it does not

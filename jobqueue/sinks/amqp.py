@@ -12,7 +12,7 @@ import aiormq.exceptions as errors
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
 from msgspec import Meta
 
-from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template
+from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template, WrongDestination
 
 _MOST_KEY = 255  # bytes of a routing key
 _MOST_HEADERS = 100 << 10  # bytes; all of them must fit into a frame, which has 128 KiB
@@ -32,6 +32,7 @@ class Settings(Common, frozen=True, kw_only=True):
     declare: bool = False
     """Make the exchange (topic, durable), a queue (quorum) of its name, and a binding of all keys."""
     templates = ("routing_key",)
+    routed_by = "routing_key"
     schemes = ("amqp", "amqps")
 
     def __post_init__(self) -> None:
@@ -91,15 +92,18 @@ class Sink:
             await asyncio.sleep(_AGAIN_S)
 
     async def _routed(self, exchange: AbstractExchange, published: aio_pika.Message, key: str) -> bool:
-        """Publish a message; false: no queue took it, and one may be there soon. Raises Refused, Down."""
+        """Publish a message; false: no queue took it, and one may be there soon. Raises Refused, WrongDestination,
+        Down."""
         try:
             await exchange.publish(published, key, mandatory=True, timeout=None)
         except errors.PublishError:
-            if time.monotonic() - self._connected_at < _STARTING_S:
+            if not self._settings.is_by_topic and time.monotonic() - self._connected_at < _STARTING_S:
                 return False
-            raise Refused("no queue took it: it was not routed") from None
+            raise WrongDestination(f"no queue took it: the routing key {key} was not routed") from None
         except errors.DeliveryError:
             raise Refused("the broker refused it (basic.nack)") from None
+        except errors.ChannelAccessRefused as error:
+            raise _access_refused(error, key) from None
         except errors.AMQPError as error:
             raise _down(error) from None
         except (errors.ChannelInvalidStateError, RuntimeError, OSError):
@@ -150,6 +154,12 @@ class Sink:
                 self._events.blocked("the broker is short of memory or disk")
                 await inner.ready()
                 self._events.blocked("")
+
+
+def _access_refused(error: BaseException, key: str) -> WrongDestination | Down:
+    """RabbitMQ closes the channel at a routing key that the user may not write to, and names the key."""
+    down = _down(error)
+    return WrongDestination(str(down)) if f"topic '{key}'" in str(down) else down
 
 
 def _down(error: BaseException) -> Down:

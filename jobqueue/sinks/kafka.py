@@ -10,12 +10,14 @@ from urllib.parse import unquote, urlsplit
 from aiokafka import AIOKafkaProducer, errors  # type: ignore[import-untyped]
 from msgspec import Meta
 
-from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template
+from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template, WrongDestination
 
 _POISON = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.CorruptRecordException)
 _REFUSED = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
 _LOGIN = (errors.AuthenticationFailedError, errors.SaslAuthenticationFailed, errors.UnsupportedSaslMechanismError)
 _LOGIN_S = 60.0
+_FIND_S = 3.0  # for which a topic that is just being made is waited for
+_WRONG = (errors.UnknownTopicOrPartitionError, errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -32,6 +34,7 @@ class Settings(Common, frozen=True, kw_only=True):
     max_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
     """Of a record; the topic must take as much."""
     templates = ("topic", "key", "partition_key")
+    routed_by = "topic"
     schemes = ("kafka", "kafkas")
 
 
@@ -71,13 +74,14 @@ class Sink:
         headers = [(name, value.encode()) for name, value in message.headers.items()]
         key = self._key.of(message).encode() or None
         try:
+            await self._find(producer, topic)
             partition = await self._partition(producer, topic, message)
             sent = await producer.send(topic, message.body, key, partition, headers=headers)
             await sent
         except _POISON:
             raise Poison("it is larger than a record may be, or was refused as corrupt") from None
-        except errors.InvalidTopicError:
-            raise Poison("its topic's name is none that Kafka takes") from None
+        except _WRONG as error:
+            raise _wrong(error, topic) from None
         except _REFUSED:
             raise Refused("not enough replicas are in sync") from None
         except errors.KafkaTimeoutError:
@@ -92,7 +96,9 @@ class Sink:
             with contextlib.suppress(Poison):
                 name = self._topic.of(Message("example", topic, "", 0.0, 1, {}, b"", is_json=True))
                 try:
-                    partitions = await self._producer.partitions_for(name)
+                    partitions = await self._find(self._producer, name)
+                except _WRONG as error:
+                    raise _wrong(error, name) from None
                 except errors.KafkaError as error:
                     raise _down(error) from None
                 lines.append(f"{topic}: topic {name}, {len(partitions)} partitions")
@@ -107,6 +113,17 @@ class Sink:
             await asyncio.gather(producer._sender.close(), return_exceptions=True)
             await producer.client.close()
             producer._closed = True
+
+    async def _find(self, producer: AIOKafkaProducer, topic: str) -> set[int]:
+        """The partitions of a topic. Raises UnknownTopicOrPartitionError: the library would look for a missing one as
+        long as a confirmation may take."""
+        if known := producer.client.cluster.partitions_for_topic(topic):
+            return set(known)
+        try:
+            async with asyncio.timeout(min(_FIND_S, self._settings.timeout_s / 2)):
+                return set(await producer.partitions_for(topic))
+        except TimeoutError:
+            raise errors.UnknownTopicOrPartitionError from None
 
     async def _partition(self, producer: AIOKafkaProducer, topic: str, message: Message) -> int | None:
         """The partition of a record, where it is not the producer's to choose."""
@@ -134,10 +151,17 @@ def _servers(settings: Settings) -> dict[str, Any]:
     return found
 
 
+def _wrong(error: BaseException, topic: str) -> WrongDestination:
+    words = {
+        errors.UnknownTopicOrPartitionError: f"the topic {topic} is not there",
+        errors.TopicAuthorizationFailedError: f"the topic {topic} may not be written to",
+        errors.InvalidTopicError: f"the topic {topic} has a name that Kafka does not take",
+    }
+    return WrongDestination(words[type(error)])
+
+
 def _down(error: BaseException) -> Down:
     words = {
-        errors.UnknownTopicOrPartitionError: "the topic is not there",
-        errors.TopicAuthorizationFailedError: "it may not write to the topic",
         errors.ClusterAuthorizationFailedError: "it may not write to this cluster",
         errors.KafkaConnectionError: "no broker answers",
         errors.NoBrokersAvailable: "no broker answers",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import nats.errors
@@ -11,11 +16,12 @@ from msgspec import Meta
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template
+from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template, WrongDestination
 
 _OURS = "nats-"  # how the names of its own headers begin
 _STREAM_FULL = (10047, 10077, 10122)  # of its messages, its bytes, or of a subject
 _NO_STREAM = 503
+_FORBIDDEN = re.compile('permissions violation for publish to "(.*)"', re.IGNORECASE)
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -23,6 +29,7 @@ class Settings(Common, frozen=True, kw_only=True):
     """nats:// or tls://, with user and password, or a token as the user; several, separated by commas."""
     subject: Annotated[str, Meta(min_length=1)] = "jobs.{topic}"
     templates = ("subject",)
+    routed_by = "subject"
     schemes = ("nats", "tls")
 
     def keeps(self, header: str) -> bool:
@@ -37,6 +44,8 @@ class Sink:
         self._subject = Template(settings.subject)
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
+        self._under_way: defaultdict[str, set[asyncio.Timeout]] = defaultdict(set)
+        """What awaits a PubAck, by subject."""
 
     async def connect(self) -> None:
         try:
@@ -47,7 +56,7 @@ class Sink:
                 connect_timeout=math.ceil(self._settings.timeout_s),
                 tls=self._settings.tls() if self._has_tls else None,
                 closed_cb=self._closed,
-                error_cb=_ignore,
+                error_cb=self._told,
                 name="jobqueue deliver",
             )
             self._stream = client.jetstream(timeout=self._settings.timeout_s)
@@ -65,11 +74,12 @@ class Sink:
             raise Poison("the subject would have an empty or forbidden part")
         headers = {**message.headers, "Nats-Msg-Id": message.key}
         try:
-            await self._stream.publish(subject, message.body, headers=headers, timeout=self._settings.timeout_s)
+            async with self._unless_forbidden(subject):
+                await self._stream.publish(subject, message.body, headers=headers, timeout=self._settings.timeout_s)
         except nats.errors.MaxPayloadError:
             raise Poison("it is larger than max_payload of the server") from None
         except nats.js.errors.NoStreamResponseError:
-            raise Down(f"no stream takes the subject {subject}") from None
+            raise WrongDestination(f"no stream takes the subject {subject}") from None
         except nats.js.errors.APIError as error:
             raise _refused(error) from None
         except nats.errors.TimeoutError:
@@ -90,7 +100,7 @@ class Sink:
                 lines.append(f"{topic}: its subject depends on headers")
                 continue
             except nats.js.errors.NotFoundError:
-                raise Down(f"no stream takes the subject {subject}") from None
+                raise WrongDestination(f"no stream takes the subject {subject}") from None
             lines.append(f"{topic}: subject {subject}, stream {name}, drops repetitions for {window_s:g} s")
             if window_s < 3 * self._settings.timeout_s:
                 lines.append(f"{topic}: that is short: let it be 3 x timeout_s at least")
@@ -108,13 +118,32 @@ class Sink:
     def _has_tls(self) -> bool:
         return bool(self._settings.url.startswith("tls://") or self._settings.tls_ca or self._settings.tls_cert)
 
+    @contextlib.asynccontextmanager
+    async def _unless_forbidden(self, subject: str) -> AsyncIterator[None]:
+        """Raises WrongDestination if the server tells meanwhile that the subject may not be published to."""
+        try:
+            async with asyncio.timeout(None) as under_way:
+                self._under_way[subject].add(under_way)
+                try:
+                    yield
+                finally:
+                    self._under_way[subject].discard(under_way)
+                    if not self._under_way[subject]:
+                        del self._under_way[subject]
+        except TimeoutError:
+            if under_way.expired():
+                raise WrongDestination(f"the subject {subject} may not be published to") from None
+            raise
+
+    async def _told(self, error: Exception) -> None:
+        """The server tells of an error that ends no connection, or the library of what its calls raise, too."""
+        if forbidden := _FORBIDDEN.search(str(error)):
+            for under_way in self._under_way.get(forbidden[1], ()):
+                under_way.reschedule(0)
+
     async def _closed(self) -> None:
         if self._client is not None:
             self._events.lost(Down("the connection is gone"))
-
-
-async def _ignore(error: Exception) -> None:
-    """What the library tells beside; the calls raise it too."""
 
 
 def _is_subject(subject: str) -> bool:

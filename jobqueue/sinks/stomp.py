@@ -12,7 +12,7 @@ import stompman
 from msgspec import Meta
 from stompman.connection import Connection
 
-from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template
+from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template, WrongDestination
 
 _PORT, _TLS_PORT = 61613, 61614
 _LOGIN_S = 60.0
@@ -41,6 +41,7 @@ class Settings(Common, frozen=True, kw_only=True):
     """For ActiveMQ: text messages, where consumers otherwise get bytes."""
     forms = (*Common.forms, "mykit")
     templates = ("destination",)
+    routed_by = "destination"
     schemes = ("stomp", "stomps")
 
     def keeps(self, header: str) -> bool:
@@ -87,17 +88,18 @@ class Sink:
         headers = {**message.headers, "persistent": "true"}
         if any("\0" in value or "\r" in value for value in headers.values()):
             raise Poison("a header has a null character or a carriage return")  # which the library leaves out
+        destination = self._destination.of(message, self._greeting.escaped)
         try:
             await client.send(
                 message.body,
-                self._destination.of(message, self._greeting.escaped),
+                destination,
                 content_type="application/json" if message.is_json else "text/plain;charset=utf-8",
                 add_content_length=not self._settings.amq_text,
                 headers=headers,
                 receipt_timeout=_NEVER_S,
             )
         except stompman.errors.SendReceiptError as error:
-            raise _unconfirmed(error) from None
+            raise _unconfirmed(error, destination) from None
         except stompman.errors.Error as error:
             raise Down(type(error).__name__) from None
         except OSError:
@@ -191,15 +193,27 @@ def _unconnected(error: BaseException | None) -> Down:
     return Down("the connection was closed" if error is None else type(error).__name__)
 
 
-def _unconfirmed(error: stompman.errors.SendReceiptError) -> Exception:
+def _unconfirmed(error: stompman.errors.SendReceiptError, destination: str) -> Exception:
     """What a message without a RECEIPT is."""
     if error.reason == "timeout":
         return TimeoutError()
     if error.frame is None:
         return Down("the connection was closed")
+    words = _words(error.frame)
     if error.frame.headers.get("receipt-id") == error.receipt_id:
-        return Refused(f"the broker refused it: {_words(error.frame)}")
-    return Down(f"the broker told an error: {_words(error.frame)}")
+        is_forbidden = "not authorized" in words
+        return WrongDestination(words) if is_forbidden else Refused(f"the broker refused it: {words}")
+    if _names(error.frame, destination):
+        return WrongDestination(f"{destination}: {words}")
+    return Down(f"the broker told an error: {words}")
+
+
+def _names(frame: stompman.ErrorFrame, destination: str) -> bool:
+    """Whether an error that names no message is about a destination: RabbitMQ puts it, its exchange or its queue in
+    quotation marks."""
+    parts = [part.replace("%2F", "/") for part in destination.split("/") if part]
+    text = frame.body.decode(errors="replace")
+    return any(f"'{part}'" in text for part in (destination, *parts))
 
 
 def _words(frame: stompman.ErrorFrame) -> str:

@@ -12,7 +12,7 @@ from jobqueue_client import JobQueueError
 from jobqueue_client.access.options import AccessFields
 
 from jobqueue.errors import SettingsError
-from jobqueue.sinks import Common, Down
+from jobqueue.sinks import Common, Down, WrongDestination
 from jobqueue.sinks.pump import file as files
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import File, Service, kind_of
@@ -172,7 +172,7 @@ async def _check(name: str, settings: Common, tell: Callable[[str], None]) -> bo
         async with asyncio.timeout(settings.timeout_s):
             await sink.connect()
             lines = await sink.check()
-    except (Down, TimeoutError) as error:
+    except (Down, WrongDestination, TimeoutError) as error:
         tell(f"{name}: {settings.kind}: {str(error) or f'no connection within {settings.timeout_s:g} s'}")
         if isinstance(error, Down) and error.cure:
             tell(error.cure)

@@ -20,6 +20,7 @@ class Figures:
         self.due_to_confirmed_s = self._seconds("due_to_confirmed", "from the due time to the confirmation")
         self.in_flight = self._gauge("in_flight", "messages without a confirmation")
         self.up = self._gauge("up", "1: the broker takes messages")
+        self.topics_paused = self._gauge("topics_paused", "topics whose destination is missing or refuses them")
         reconnects = ("jobqueue_sink_reconnects_total", "attempts to reach the broker again", ("sink",))
         self.reconnects = Counter(*reconnects, registry=self.registry)
 
@@ -34,7 +35,8 @@ class Figures:
         """Show a sink before anything has happened to it."""
         for outcome in _OUTCOMES:
             self.jobs.labels(sink, outcome)
-        for each in (self.confirm_s, self.due_to_confirmed_s, self.in_flight, self.up, self.reconnects):
+        gauges = (self.in_flight, self.up, self.topics_paused)
+        for each in (self.confirm_s, self.due_to_confirmed_s, *gauges, self.reconnects):
             each.labels(sink)
 
     def serve(self, host: str, port: int) -> None:

@@ -4,40 +4,56 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Awaitable, Callable
 
 import structlog
 from jobqueue_client import Bury, Job, Retry
 
-from jobqueue.sinks import Common, Down, Poison, Refused
+from jobqueue.sinks import Common, Down, Message, Poison, Refused, WrongDestination
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.messages import Messages
-from jobqueue.sinks.pump.way import Way
 
 log = structlog.get_logger()
 
 
-class Sender:
-    """One sink's."""
+class NotSent(Retry):
+    """The broker is down, which is no try of the job. `why`: the reason, without the name of the sink."""
 
-    def __init__(self, name: str, settings: Common, way: Way, figures: Figures) -> None:
-        self._name, self._way, self._figures = name, way, figures
+    def __init__(self, sink: str, why: str) -> None:
+        super().__init__(0, attempt=False, reason=f"sink {sink}: {why}")
+        self.why = why
+
+
+class TopicWaits(NotSent):
+    """The broker works, but not for the messages of this job's topic."""
+
+
+class Sender:
+    """One sink's. `send`: sends a message; raises Poison, Refused, WrongDestination, Down."""
+
+    def __init__(
+        self, name: str, settings: Common, send: Callable[[Message], Awaitable[None]], figures: Figures
+    ) -> None:
+        self._name, self._send, self._figures = name, send, figures
         self._messages = Messages(name, settings)
+        self._is_by_topic = settings.is_by_topic
 
     async def send(self, job: Job) -> None:
-        """Return once the broker has confirmed the message. Raises Bury; Retry, which counts no try where the broker
-        is down."""
+        """Return once the broker has confirmed the message. Raises Bury, Retry, NotSent, TopicWaits."""
         self._figures.in_flight.labels(self._name).inc()
         began = time.monotonic()
         try:
-            await self._way.send(self._messages.of(job))
+            await self._send(self._messages.of(job))
         except Poison as poison:
             raise self._buried(job, str(poison)) from None
         except Refused as refused:
             raise self._released(job, str(refused), refused.after_s) from None
+        except WrongDestination as wrong:
+            if not self._is_by_topic:
+                raise self._released(job, str(wrong)) from None
+            raise self._returned(job, TopicWaits, str(wrong)) from None
         except Down as down:
-            self._count("returned")
-            self._tell_if_lost(job, str(down))
-            raise Retry(0, attempt=False, reason=f"sink {self._name}: {down}") from None
+            raise self._returned(job, NotSent, str(down)) from None
         except Exception as error:
             # Without its message and values: they may hold a header or a body.
             frames = traceback.format_tb(error.__traceback__)
@@ -63,6 +79,11 @@ class Sender:
         log.warning("sink.refused", sink=self._name, topic=job.topic, id=job.id, attempt=job.attempt, reason=reason)
         self._tell_if_lost(job, reason)
         return Retry(after_s, reason=f"sink {self._name}: {reason}")
+
+    def _returned(self, job: Job, kind: type[NotSent], reason: str) -> NotSent:
+        self._count("returned")
+        self._tell_if_lost(job, reason)
+        return kind(self._name, reason)
 
     def _tell_if_lost(self, job: Job, reason: str) -> None:
         if not job.ttr:  # its pop has finished it

@@ -1,7 +1,8 @@
 """The pump of a sink in strict order: one job of it at a time, over all processes.
 
 The right to send is a job itself, the turn, which one process holds; when it dies, another gets it. A job that fails is
-noted, in a job beside the turn, before it is released: whoever has the turn settles that one before any other.
+noted, in a job beside the turn, before it is released: whoever has the turn settles that one before any other of its
+topic.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator, Sequence, Set
+from typing import Any, NamedTuple
 
 import structlog
 from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, NotFound, Refused, Retry
 from jobqueue_client.access.options import AccessFields
+from jobqueue_client.answers import Details
 from jobqueue_client.errors import Reserved
 from jobqueue_client.retry import is_final
 from jobqueue_client.worker.contact import Contact
@@ -27,7 +30,8 @@ from jobqueue.sinks import Common
 from jobqueue.sinks.pump.answers import loads
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
-from jobqueue.sinks.pump.sender import Sender
+from jobqueue.sinks.pump.pauses import Pauses, Trial
+from jobqueue.sinks.pump.sender import NotSent, Sender, TopicWaits
 from jobqueue.sinks.pump.way import Way
 
 log = structlog.get_logger()
@@ -44,18 +48,31 @@ class _TurnLost(Exception):
     """Another process has the turn by now."""
 
 
+class _Held(NamedTuple):
+    """The job that holds up its topic, and when to look at it again, by the loop's time."""
+
+    job_id: str
+    at: float
+
+
 class StrictPump:
     """One sink at work."""
 
     def __init__(self, name: str, settings: Common, url: str, access: AccessFields, figures: Figures) -> None:
         self.name, self.settings = name, settings
         self._url, self._access = url, access
-        self._way = Way(name, settings, figures, self._note_way)
-        self._sender = Sender(name, settings, self._way, figures)
+        self._way = Way(name, settings, figures, self._note_way, self._suspect)
+        self._sender = Sender(name, settings, self._way.send, figures)
+        self._trial = Trial(settings)
+        self._trial_sender = Sender(name, settings, self._trial.send, figures)
+        self._pauses = Pauses(name, figures)
+        self._topics = deque(settings.topics)
+        self._held: dict[str, _Held] = {}
+        """By their topics."""
         self._topic = f"sink-turn:{name}"
         self._note = f"{self._topic}:held"
         self._worker = f"sink-{name}-{secrets.token_hex(4)}"
-        self._is_up, self._stopping = asyncio.Event(), asyncio.Event()
+        self._is_up, self._stopping, self._woken = asyncio.Event(), asyncio.Event(), asyncio.Event()
         figures.show(name)
 
     async def run(self) -> bool:
@@ -76,18 +93,28 @@ class StrictPump:
     def stop(self) -> None:
         """Take no more jobs, and end once the one in flight is settled."""
         self._stopping.set()
+        self._woken.set()
         self._is_up.set()
         self._way.stop()
+        if self.settings.confirm_s is None:
+            self._trial.stop()
 
     def try_again(self) -> None:
-        """Try the way to the broker now, if it is down."""
+        """Try the way to the broker now, if it is down, and the topics that are held up."""
         self._way.try_again()
+        self._held = {topic: held._replace(at=0.0) for topic, held in self._held.items()}
+        self._woken.set()
 
     def _note_way(self, takes: bool) -> None:
         if takes or self._stopping.is_set():
             self._is_up.set()
         else:
             self._is_up.clear()
+
+    def _suspect(self, topics: Set[str], reason: str) -> None:
+        """Try these topics over connections of their own."""
+        for topic in topics:
+            self._pauses.failed(topic, reason)
 
     async def _work(self) -> None:
         is_lost = False
@@ -106,7 +133,7 @@ class StrictPump:
                 if not is_lost:
                     log.warning("sink.interrupted", sink=self.name, reason=str(error))
                 is_lost = True
-                await self._pause(_AGAIN_S)
+                await self._wait(_AGAIN_S)
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[Job | None]:
@@ -126,101 +153,124 @@ class StrictPump:
 
     async def _settle_all(self, turn: Job) -> None:
         """Settle jobs, one after the other, while the broker takes them. Raises _TurnLost."""
-        job = await self._left_over()
+        self._held = await self._left_over()
         while not self._stopping.is_set() and self._way.takes:
-            if job is None:
-                job = await self._popped(self.settings.topics)
+            job = await self._next()
             if turn.lost:
                 raise _TurnLost
             if job is not None:
-                job = await self._settle(job)
+                await self._settle(job)
 
-    async def _settle(self, job: Job) -> Job | None:
-        """Settle a job as far as the broker lets; the same job where it is its turn again."""
-        if job.ttr:
-            self._leases.hold(job)
-        try:
-            await self._sender.send(job)
-        except Bury as end:
-            await self._end(job, end)
-        except Retry as again:
-            return await self._release(job, again)
-        else:
-            await self._end(job, None)
+    async def _next(self) -> Job | None:
+        """The job to settle next: of a topic that is held up, the one that holds it up. None: none for now."""
+        now = asyncio.get_running_loop().time()
+        for topic, held in self._held.items():
+            if held.at <= now:
+                return await self._again(topic, held.job_id)
+        self._topics.rotate(-1)
+        wait_s = min([_WAIT_S, *(held.at - now for held in self._held.values())])
+        if free := [topic for topic in self._topics if topic not in self._held]:
+            return await self._popped(free, wait_s)
+        await self._wait(wait_s)
         return None
 
-    async def _end(self, job: Job, end: Bury | None) -> None:
-        """Finish or bury a job, and forget that it had failed."""
-        self._leases.drop(job)
-        if not job.ttr:
-            return
+    async def _settle(self, job: Job) -> None:
+        """Settle a job as far as the broker lets."""
+        if job.ttr:
+            self._leases.hold(job)
+        sender = self._trial_sender if job.topic in self._pauses else self._sender
         try:
-            await (self._client.bury(job, reason=end.reason) if end else self._client.finish(job))
-        except Refused:
-            self._sender.was_lost()
-        if job.attempt > 1 or job.ready is not None:
-            await self._forget()
+            await sender.send(job)
+        except Bury as end:
+            await self._end(job, end)
+        except TopicWaits as waits:
+            await self._release(job, waits, self._pauses.failed(job.topic, waits.why))
+            return
+        except NotSent as again:
+            pause_s = self._pauses.failed(job.topic, again.why) if sender is self._trial_sender else 0.0
+            await self._release(job, again, pause_s)
+            return
+        except Retry as again:
+            await self._release(job, again)
+        else:
+            await self._end(job, None)
+        self._pauses.works(job.topic)
 
-    async def _release(self, job: Job, again: Retry) -> Job | None:
-        """Release a job that goes on holding up all behind it; returns it when its time has come."""
+    async def _end(self, job: Job, end: Bury | None) -> None:
+        """Finish or bury a job, which holds up nothing any more."""
+        self._leases.drop(job)
+        if job.ttr:
+            try:
+                await (self._client.bury(job, reason=end.reason) if end else self._client.finish(job))
+            except Refused:
+                self._sender.was_lost()
+        await self._let_go(job.topic)
+
+    async def _release(self, job: Job, again: Retry, pause_s: float = 0.0) -> None:
+        """Release a job that holds up its topic; `pause_s`: for so long it is not looked at."""
         self._leases.drop(job)
         if not job.ttr:
-            return None
-        await self._client.add(
-            self._topic, {"id": job.id}, _TEN_YEARS_S, id=self._note, if_exists="replace", tries=0, ttr=TURN_TTR_S
-        )
+            await self._let_go(job.topic)
+            return
+        self._held[job.topic] = _Held(job.id, asyncio.get_running_loop().time() + pause_s)
+        await self._write_note()
         attempt = None if again.attempt else False
         with contextlib.suppress(Refused):  # it was deleted, or has another lease: the note says which it is
             await self._client.release(job, delay=again.after, attempt=attempt, reason=again.reason)
-        return await self._left_over() if again.attempt else None
 
-    async def _left_over(self) -> Job | None:
-        """The job that failed last and is not settled, or that a process which died has left."""
-        noted = await self._noted()
-        if noted is None:
-            return await self._taken(await self._reserved())
-        while not self._stopping.is_set() and self._way.takes:
-            try:
-                known = await self._client.get(noted)
-            except NotFound:
-                break
-            if known["state"] not in ("delayed", "ready", "reserved"):
-                break
-            left_s = known["until"] - time.time() if known["state"] == "delayed" else 0.0
-            if known.get("paused"):
-                left_s = _LOOK_S
-            if left_s <= 0:
-                return await self._taken(noted)
-            await self._pause(min(left_s, _LOOK_S))
-        else:
+    async def _again(self, topic: str, job_id: str) -> Job | None:
+        """The job that holds up its topic, once its time has come."""
+        known: Details | None = None
+        with contextlib.suppress(NotFound):
+            known = await self._client.get(job_id)
+        if known is None or known["state"] not in ("delayed", "ready", "reserved"):
+            await self._let_go(topic)
             return None
-        await self._forget()
-        return None
+        left_s = known["until"] - time.time() if known["state"] == "delayed" else 0.0
+        if known.get("paused"):
+            left_s = _LOOK_S
+        job = await self._taken(job_id) if left_s <= 0 else None
+        look_s = min(left_s, _LOOK_S) if left_s > 0 else _AGAIN_S
+        self._held[topic] = _Held(job_id, asyncio.get_running_loop().time() + look_s)
+        return job
 
-    async def _noted(self) -> str | None:
+    async def _left_over(self) -> dict[str, _Held]:
+        """The jobs that failed last and are not settled, or that a process which died has left."""
+        noted = await self._noted()
+        found = {topic: noted.get(topic) or await self._reserved(topic) for topic in self.settings.topics}
+        return {topic: _Held(job_id, 0.0) for topic, job_id in found.items() if job_id}
+
+    async def _noted(self) -> dict[str, str]:
         try:
             note = await self._client.get(self._note)
         except NotFound:
-            return None
+            return {}
         value: Any = note.get("value")
-        return json.loads(value)["id"] if value and note["state"] == "delayed" else None
+        return dict(json.loads(value)) if value and note["state"] == "delayed" else {}
 
-    async def _forget(self) -> None:
-        with contextlib.suppress(Refused):
-            await self._client.delete(self._note)
+    async def _write_note(self) -> None:
+        """Note the jobs that hold up their topics."""
+        ids = {topic: held.job_id for topic, held in self._held.items()}
+        more: dict[str, Any] = {"if_exists": "replace", "tries": 0, "ttr": TURN_TTR_S}
+        await self._client.add(self._topic, ids, _TEN_YEARS_S, id=self._note, **more)
 
-    async def _reserved(self) -> str | None:
+    async def _let_go(self, topic: str) -> None:
+        """Nothing holds up a topic any more."""
+        if self._held.pop(topic, None) is None:
+            return
+        if self._held:
+            await self._write_note()
+        else:
+            with contextlib.suppress(Refused):
+                await self._client.delete(self._note)
+
+    async def _reserved(self, topic: str) -> str | None:
         """The job that a process which died had in hand: none but the one with the turn takes jobs of these topics."""
-        for topic in self.settings.topics:
-            peeked = await self._client.peek(topic, state="reserved", count=1)
-            if peeked["jobs"]:
-                return peeked["jobs"][0]["id"]
-        return None
+        peeked = await self._client.peek(topic, state="reserved", count=1)
+        return peeked["jobs"][0]["id"] if peeked["jobs"] else None
 
-    async def _taken(self, job_id: str | None) -> Job | None:
-        """Reserve a job, even from one that had it."""
-        if job_id is None:
-            return None
+    async def _taken(self, job_id: str) -> Job | None:
+        """Reserve a job, even from one that had it; None: it can no longer be."""
         try:
             return await self._popped_by_id(job_id)
         except Reserved:
@@ -236,18 +286,19 @@ class StrictPump:
             raise answer
         return Job.read(answer)
 
-    async def _popped(self, topics: Any) -> Job | None:
-        """The next job; None: none came for a while, or it is to stop."""
-        popping = asyncio.create_task(self._client.pop(list(topics), wait=_WAIT_S, worker=self._worker))
-        stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({popping, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+    async def _popped(self, topics: Sequence[str], wait_s: float = _WAIT_S) -> Job | None:
+        """The next job; None: none came for a while, or it is woken."""
+        popping = asyncio.create_task(self._client.pop(list(topics), wait=wait_s, worker=self._worker))
+        await self._wait(wait_s + _AGAIN_S, popping)
         if not popping.done():
             with contextlib.suppress(JobQueueError):
                 await self._client.leave(self._worker)
         return await popping
 
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+    async def _wait(self, seconds: float, *others: asyncio.Task[Any]) -> None:
+        """Wait for a time, for other tasks, or to be woken."""
+        if not self._stopping.is_set():
+            self._woken.clear()
+        woken = asyncio.create_task(self._woken.wait())
+        await asyncio.wait({woken, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        woken.cancel()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import NamedTuple
 
 import structlog
 
-from jobqueue.sinks import Common, Down, Message, Refused, Sink
+from jobqueue.sinks import Common, Down, Message, Refused, Sink, WrongDestination
 from jobqueue.sinks.pump.figures import Figures
 
 log = structlog.get_logger()
@@ -18,19 +19,38 @@ _FIRST_S, _LONGEST_S = 1.0, 60.0
 _GONE = "the connection is gone"
 
 
-class Way:
-    """One sink's. `changed`: called when the broker begins or ceases to take messages."""
+class _InFlight(NamedTuple):
+    """A message without a confirmation."""
 
-    def __init__(self, name: str, settings: Common, figures: Figures, changed: Callable[[bool], None]) -> None:
-        self._name, self._figures, self._changed = name, figures, changed
+    topic: str
+    deadline: asyncio.Timeout
+
+
+class Way:
+    """One sink's. `changed`: called when the broker begins or ceases to take messages; `suspected`: with the topics of
+    messages that may have ended a connection, and how it ended."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Common,
+        figures: Figures,
+        changed: Callable[[bool], None],
+        suspected: Callable[[Set[str], str], None],
+    ) -> None:
+        self._name, self._figures, self._changed, self._suspected = name, figures, changed, suspected
+        self._is_shared = settings.is_by_topic and len(settings.topics) > 1
         self._timeout_s, self._confirm_s = settings.timeout_s, settings.confirm_s
         self._sink: Sink | None = None
         self._is_up = False
         self._blocked = ""
         self._reason = ""
         self._numbers = itertools.count(1)
-        self._last_confirmed = 0
-        self._deadlines: dict[int, asyncio.Timeout] = {}
+        self._last_confirmed: dict[str, int] = {}
+        """The number of the last message of each topic that was confirmed."""
+        self._in_flight: dict[int, _InFlight] = {}
+        self._suspects: set[str] = set()
+        """The topics of what was in flight when the last connection ended."""
         self._broken = asyncio.Event()
         self._again = asyncio.Event()
         self._pause_s = 0.0
@@ -63,6 +83,8 @@ class Way:
                     await self._broken.wait()
                     if time.monotonic() - up_at > pause_s:
                         pause_s = _FIRST_S
+                    elif self._is_shared:
+                        self._suspected(self._suspects, self._reason)
                 await sink.close()
                 await self._wait(max(pause_s, self._pause_s))
                 pause_s = min(2 * pause_s, _LONGEST_S)
@@ -81,7 +103,7 @@ class Way:
             self.lost(Down("it stops"))
 
     async def send(self, message: Message) -> None:
-        """Send one message. Raises Poison, Refused, Down."""
+        """Send one message. Raises Poison, Refused, WrongDestination, Down."""
         if not self._is_up:
             raise Down(self._reason)
         assert self._sink
@@ -89,28 +111,34 @@ class Way:
         try:
             await self._send_in_time(self._sink, number, message)
         except TimeoutError:
-            raise self._unconfirmed(number) from None
+            raise self._unconfirmed(number, message.topic) from None
         except Down as down:
-            self.lost(down)
+            self._lose(down, {message.topic})
             raise
-        self._last_confirmed = max(self._last_confirmed, number)
+        self._last_confirmed[message.topic] = max(self._last_confirmed.get(message.topic, 0), number)
 
     async def _send_in_time(self, sink: Sink, number: int, message: Message) -> None:
         try:
-            async with asyncio.timeout(self._confirm_s) as self._deadlines[number]:
+            async with asyncio.timeout(self._confirm_s) as deadline:
+                self._in_flight[number] = _InFlight(message.topic, deadline)
                 await sink.send(message)
         finally:
-            del self._deadlines[number]
+            del self._in_flight[number]
 
     def lost(self, down: Down) -> None:
         """The way is down: what is in flight will not be confirmed, and goes back."""
+        self._lose(down, set())
+
+    def _lose(self, down: Down, topics: set[str]) -> None:
+        """The way is down. `topics`: of what was in flight, and is no longer listed there."""
         if not self._is_up:
             return
         self._note_down(down)
+        self._suspects = topics | {each.topic for each in self._in_flight.values()}
         now = asyncio.get_running_loop().time()
-        for deadline in self._deadlines.values():
-            if not deadline.expired():
-                deadline.reschedule(now)
+        for each in self._in_flight.values():
+            if not each.deadline.expired():
+                each.deadline.reschedule(now)
         self._broken.set()
 
     def blocked(self, reason: str) -> None:
@@ -120,14 +148,16 @@ class Way:
         self._blocked = reason
         self._tell()
 
-    def _unconfirmed(self, number: int) -> Refused | Down:
+    def _unconfirmed(self, number: int, topic: str) -> Refused | WrongDestination | Down:
         if not self._is_up:
             return Down(self._reason)
         why = f"no confirmation in {self._confirm_s or self._timeout_s:g} s"
-        if self._last_confirmed > number:  # the broker works, and does not answer for this one
+        if self._last_confirmed.get(topic, 0) > number:  # the broker works, and does not answer for this one
             return Refused(why)
+        if any(last > number for last in self._last_confirmed.values()):
+            return WrongDestination(why)
         down = Down(why)
-        self.lost(down)
+        self._lose(down, {topic})
         return down
 
     def _note_up(self) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
-from jobqueue.sinks import Down, Refused
+from jobqueue.sinks import Down, Refused, WrongDestination
 
 _PAGE = 250  # entries that one script looks at
 
@@ -106,12 +107,20 @@ class _Awaited:
 
 
 class Acks:
-    """Of one group, in any streams. `timeout_s`: for so long a consumer may have an entry. `deletes`: whether consumers
-    delete the entries that they have acknowledged."""
+    """Of one group, in any streams. `timeout_s`: for so long a consumer may have an entry. `judged`: what an error of
+    Redis means. `deletes`: whether consumers delete the entries that they have acknowledged."""
 
-    def __init__(self, redis: Redis, group: str, timeout_s: float, *, deletes: bool = False) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        group: str,
+        timeout_s: float,
+        judged: Callable[[JobQueueError], WrongDestination | Down],
+        *,
+        deletes: bool = False,
+    ) -> None:
         self.group = group
-        self._redis, self._timeout_s, self._deletes = redis, timeout_s, deletes
+        self._redis, self._timeout_s, self._judged, self._deletes = redis, timeout_s, judged, deletes
         self._made: set[str] = set()
         self._awaited: dict[str, dict[Place, _Awaited]] = defaultdict(dict)
 
@@ -128,7 +137,7 @@ class Acks:
 
     async def wait(self, stream: str, entry: bytes, body: str = "") -> None:
         """Wait until an entry is acknowledged, and `body`, the key of its body, deleted, if it has one. Raises Refused
-        if it was not acknowledged in time, or can no longer be."""
+        if it was not acknowledged in time, or can no longer be, WrongDestination if its stream has no such group."""
         place, done = place_of(entry), asyncio.get_running_loop().create_future()
         self._awaited[stream][place] = _Awaited(entry, body, done)
         try:
@@ -144,19 +153,30 @@ class Acks:
         return min(awaited) if awaited else None
 
     async def look(self) -> None:
-        """See what has been acknowledged, and take out what has been pending for too long. Raises Down,
-        JobQueueError."""
+        """See what has been acknowledged, and take out what has been pending for too long. Raises Down."""
         for stream in list(self._awaited):
             awaited = [each for _, each in sorted(self._awaited.get(stream, {}).items())]
-            for begin in range(0, len(awaited), _PAGE):
-                await self._look_at(stream, awaited[begin : begin + _PAGE])
+            try:
+                for begin in range(0, len(awaited), _PAGE):
+                    await self._look_at(stream, awaited[begin : begin + _PAGE])
+            except JobQueueError as error:
+                self._fail(stream, awaited, self._judged(error))
+
+    def _fail(self, stream: str, awaited: list[_Awaited], error: WrongDestination | Down) -> None:
+        """A stream cannot be looked at. Raises Down."""
+        self._made.discard(stream)
+        if isinstance(error, Down):
+            raise error
+        for each in awaited:
+            if not each.done.done():
+                each.done.set_exception(error)
 
     async def _look_at(self, stream: str, awaited: list[_Awaited]) -> None:
         named = [value for each in awaited for value in (each.entry, each.holder, each.body)]
         found = await self._redis.ask(stream, "EVAL", _LOOK, 1, stream, self.group, int(self._deletes), *named)
         if found is None:
-            self._made.discard(stream)
-            raise Down(f"the stream {stream} has no group {self.group} any more")
+            self._fail(stream, awaited, WrongDestination(f"the stream {stream} has no group {self.group} any more"))
+            return
         for each, state in zip(awaited, found, strict=True):
             if not each.done.done():
                 await self._judge(stream, each, state)

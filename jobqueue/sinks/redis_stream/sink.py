@@ -10,13 +10,16 @@ from msgspec import Meta
 
 from buckets.errors import JobQueueError, NoRoom, Unavailable
 from buckets.redis.client import Redis
-from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused
+from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, WrongDestination
 from jobqueue.sinks.redis_stream.acks import Acks
 from jobqueue.sinks.redis_stream.layouts import Lisa, Plain
 from jobqueue.sinks.redis_stream.replicas import Replicas
 from jobqueue.sinks.redis_stream.trimming import Trimming
 
-_LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM")
+_LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR ACL failure in script")
+# About one key, with the words of Redis 6 to 8 and Valkey 7 to 9, which scripts put others before.
+_OF_A_KEY = ("WRONGTYPE", "permissions to access a key", "permissions to access one of the keys")
+_LOGIN_S = 60.0
 _IN_TIME = 0.9  # of `timeout_s`
 _MOST_BYTES = 512 << 20  # of a value
 _LOOKS = 20  # that another process has for seeing an acknowledgement before the entry is trimmed
@@ -45,6 +48,7 @@ class Settings(Common, frozen=True, kw_only=True):
     clazz: str = ""
     """Of lisa's bodies, where a job has no header `clazz`."""
     templates = ("stream",)
+    routed_by = "stream"
     schemes = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
     def __post_init__(self) -> None:
@@ -84,11 +88,10 @@ class Sink:
             grace_s = settings.timeout_s + _LOOKS * settings.poll_ms / 1000
             self._trimming = Trimming(redis, self._acks, settings.maxlen, grace_s=grace_s)
             async with asyncio.timeout(_IN_TIME * settings.timeout_s):  # so that its reason is known
-                await redis.read("XLEN", self._sample(settings.topics[0]))
+                with contextlib.suppress(WrongDestination):  # the others may go on
+                    await self._length(redis, self._sample(settings.topics[0]))
         except (ValueError, TypeError):
             raise Down("url is not a valid Redis URL") from None
-        except JobQueueError as error:
-            raise self._down(error) from None
         except TimeoutError:
             raise Down(redis.trouble or "Redis does not answer") from None
         self._loops = [asyncio.create_task(self._trimming.run())]
@@ -99,7 +102,7 @@ class Sink:
         settings = self._settings
         if not settings.group:
             return None
-        return Acks(redis, settings.group, settings.ack_timeout_s, deletes=settings.deletes)
+        return Acks(redis, settings.group, settings.ack_timeout_s, self._judged, deletes=settings.deletes)
 
     async def send(self, message: Message) -> None:
         if self._redis is None:
@@ -121,7 +124,7 @@ class Sink:
         except NoRoom:
             raise Refused("its Redis is full, or cannot write to its disk") from None
         except JobQueueError as error:
-            raise self._down(error) from None
+            raise self._judged(error) from None
 
     async def _until_acked(self, acks: Acks, stream: str, entry: bytes, message: Message) -> None:
         assert self._redis
@@ -137,7 +140,7 @@ class Sink:
         lines = []
         for topic in self._settings.topics:
             stream = self._sample(topic)
-            length = await self._redis.read("XLEN", stream)
+            length = await self._length(self._redis, stream)
             lines.append(f"{topic}: stream {stream}, {length:,} entries")
         return lines
 
@@ -155,15 +158,22 @@ class Sink:
             await asyncio.sleep(self._settings.poll_ms / 1000)
             try:
                 await acks.look()
-            except JobQueueError as error:
-                self._events.lost(self._down(error))
             except Down as down:
                 self._events.lost(down)
 
-    def _down(self, error: JobQueueError) -> Down:
+    async def _length(self, redis: Redis, stream: str) -> int:
+        """The number of a stream's entries. Raises WrongDestination, Down."""
+        try:
+            return int(await redis.read("XLEN", stream))
+        except JobQueueError as error:
+            raise self._judged(error) from None
+
+    def _judged(self, error: JobQueueError) -> WrongDestination | Down:
         trouble = self._redis.trouble if self._redis else ""
         words = trouble if isinstance(error, Unavailable) and trouble else error.message
-        return Down(words, 60.0 if words.startswith(_LOGIN) else 0.0)
+        if any(each in words for each in _OF_A_KEY):
+            return WrongDestination(words)
+        return Down(words, _LOGIN_S if words.startswith(_LOGIN) else 0.0)
 
     def _sample(self, topic: str) -> str:
         """The stream of a topic; any one where it depends on the job."""

@@ -70,12 +70,9 @@ class Lifecycle:
         self._poll = Poll(client, self._handlers, self._contact, report, work.handlers, options.name, options.poll_s)
         self._outbox_sender = OutboxSender(client, outbox, self._poll, self._contact, report)
 
-    def pause(self, *, paused: bool) -> None:
-        """Whether to take no jobs."""
-        if paused:
-            self._poll.pause()
-        else:
-            self._poll.resume()
+    def pause(self, paused: frozenset[str | None]) -> None:
+        """Take no jobs of these topics, and none at all if None is among them."""
+        self._poll.pause(paused)
 
     async def work(self) -> bool:
         """Work until asked to stop. True if all jobs ended in time. Raises Refused."""

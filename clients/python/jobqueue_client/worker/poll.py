@@ -42,6 +42,9 @@ class Poll:
         self._contact = contact
         self._report = report
         self._topics = deque(topics)
+        self._paused: frozenset[str | None] = frozenset()
+        self._asked: set[str] = set()
+        """The topics that the last poll asks for."""
         self._name = name
         self._poll_s = poll_s
         self._in_flight: asyncio.Task[None] | None = None
@@ -99,16 +102,19 @@ class Poll:
             with contextlib.suppress(Unreachable):
                 self._begin(result_of(pop, result))
 
-    def pause(self) -> None:
-        """Begin no poll, and end the one that waits. Jobs that it still brings are begun."""
-        self._handlers.pause(paused=True)
-        if self._in_flight and self._leaving is None:
+    def pause(self, paused: frozenset[str | None]) -> None:
+        """Ask for no jobs of these topics, and for none at all if None is among them. A poll that waits is ended unless
+        it asks for the same topics; jobs that it still brings are begun."""
+        self._paused = paused
+        self._handlers.pause(paused=None in paused or paused.issuperset(self._topics))
+        if self._in_flight and self._leaving is None and self._asked != self._open:
             self._leaving = asyncio.create_task(self._leave())
             self._leaving.add_done_callback(self._has_left)
 
-    def resume(self) -> None:
-        """Poll again."""
-        self._handlers.pause(paused=False)
+    @property
+    def _open(self) -> set[str]:
+        """The topics that a poll would ask for."""
+        return set() if None in self._paused else {*self._topics} - {*self._paused}
 
     def _has_left(self, _: object) -> None:
         self._leaving = None
@@ -129,13 +135,17 @@ class Poll:
     async def _pop(self, free: int) -> None:
         # Do not wait after a failure, or only the next job would show that the service is back.
         wait_s = 0 if self._failures else self._poll_s
-        pop = commands.pop_many(self._rotated(), min(free, _MOST_JOBS), wait=wait_s, worker=self._name)
+        topics = self._rotated()
+        self._asked = set(topics)
+        if not topics:  # all have been paused meanwhile
+            return
+        pop = commands.pop_many(topics, min(free, _MOST_JOBS), wait=wait_s, worker=self._name)
         self._begin(await self._client.send(pop, self._route))
 
     def _rotated(self) -> list[str]:
-        """The topics, rotated so that each is first in turn."""
+        """The topics that are not paused, rotated so that each is first in turn."""
         self._topics.rotate(-1)
-        return list(self._topics)
+        return [topic for topic in self._topics if topic not in self._paused]
 
     def _begin(self, jobs: list[Job]) -> None:
         for job in jobs:

@@ -91,7 +91,7 @@ class Worker:
         self._stopping = Stopping()
         self._stopped = threading.Event()
         self._signalled = False
-        self._is_paused = False
+        self._paused: frozenset[str | None] = frozenset()
         self._lifecycle: Lifecycle | None = None
 
     def job(self, topic: str) -> Callable[[H], H]:
@@ -139,22 +139,24 @@ class Worker:
         async with self._client as client:
             work = Work(self._handlers, self._middleware)
             self._lifecycle = Lifecycle(client, self._options, work, self._stopping, self._report)
-            self._lifecycle.pause(paused=self._is_paused)
+            self._lifecycle.pause(self._paused)
             return await self._lifecycle.work()
 
-    def pause(self) -> None:
-        """Take no more jobs until `resume`; those that run go on. In the worker's event loop, or before it runs."""
-        self._pause(paused=True)
+    def pause(self, topic: str | None = None) -> None:
+        """Take no more jobs, or none of one topic, until `resume`; those that run go on. In the worker's event loop, or
+        before it runs."""
+        if topic not in self._paused:
+            self._pause(self._paused | {topic})
 
-    def resume(self) -> None:
-        """Take jobs again."""
-        self._pause(paused=False)
+    def resume(self, topic: str | None = None) -> None:
+        """End that pause: the one of all jobs, or the one of a topic."""
+        if topic in self._paused:
+            self._pause(self._paused - {topic})
 
-    def _pause(self, *, paused: bool) -> None:
-        if paused is not self._is_paused:
-            self._is_paused = paused
-            if self._lifecycle is not None:
-                self._lifecycle.pause(paused=paused)
+    def _pause(self, paused: frozenset[str | None]) -> None:
+        self._paused = paused
+        if self._lifecycle is not None:
+            self._lifecycle.pause(paused)
 
     def stop(self) -> None:
         """Start no new job, and stop once the running ones end, within `grace_s`. May be called from any thread."""

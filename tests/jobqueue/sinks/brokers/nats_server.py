@@ -34,10 +34,11 @@ class NatsServer(Broker):
             raise Missing("nats-server")
         return [program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder / "data"), *self.more]
 
-    async def client(self) -> Client:
+    async def client(self, login: str = "") -> Client:
+        """`login`: user and password, as a URL has them."""
         client = Client()
         try:
-            await client.connect(f"nats://127.0.0.1:{self.port}", allow_reconnect=False, error_cb=_silent)
+            await client.connect(f"nats://{login}127.0.0.1:{self.port}", allow_reconnect=False, error_cb=_silent)
         except BaseException:
             await client.close()
             raise

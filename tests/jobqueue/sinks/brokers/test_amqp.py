@@ -55,7 +55,7 @@ async def test_what_no_queue_takes_or_a_full_one_refuses_is_a_try(stage: Stage, 
     await stage.deliver.start()
     await until(lambda: is_dead(stage, 3), within_s=60)
     dead = await stage.dead()
-    assert "it was not routed" in dead["unrouted"]
+    assert "us.unrouted was not routed" in dead["unrouted"]
     assert "longer than 255 bytes" in dead["p" * 255]
     (full_one,) = dead.keys() - {"unrouted", "p" * 255}
     assert "basic.nack" in dead[full_one]

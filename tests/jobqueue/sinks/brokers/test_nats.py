@@ -42,10 +42,12 @@ async def is_logged(stage: Stage, event: str, part: str) -> bool:
     return any(part in line["reason"] for line in stage.deliver.logged(event))
 
 
-async def test_a_subject_without_a_stream_is_an_outage_until_there_is_one(stage: Stage, server: NatsServer) -> None:
+async def test_the_topic_of_a_subject_without_a_stream_waits_until_there_is_one(
+    stage: Stage, server: NatsServer
+) -> None:
     await stage.add([{"topic": "jobs", "id": "a", "body": 1, "tries": 1}])
     await stage.deliver.start()
-    await until(lambda: is_logged(stage, "sink.down", "no stream takes the subject jobs.jobs"), within_s=30)
+    await until(lambda: is_logged(stage, "sink.paused", "no stream takes the subject jobs.jobs"), within_s=30)
     await server.prepare([])
     await stage.until_none_is_left()
     assert [each.headers["jobqueue-attempt"] for each in await stage.received()] == ["1"]
