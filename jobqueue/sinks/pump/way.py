@@ -45,6 +45,8 @@ class Way:
         self._is_up = False
         self._blocked = ""
         self._reason = ""
+        self._told: str | None = ""
+        """Why it is down, as the log has it; None: it is up."""
         self._numbers = itertools.count(1)
         self._last_confirmed: dict[str, int] = {}
         """The number of the last message of each topic that was confirmed."""
@@ -66,32 +68,38 @@ class Way:
         pause_s = _FIRST_S
         try:
             while True:
-                self._broken.clear()
-                try:
-                    async with asyncio.timeout(self._timeout_s):
-                        await sink.connect()
-                except (Down, TimeoutError) as error:
-                    self._note_down(
-                        error if isinstance(error, Down) else Down(f"no connection in {self._timeout_s:g} s")
-                    )
-                except Exception as error:
-                    log.exception("sink.broke", sink=self._name)
-                    self._note_down(Down(f"a defect of the sink: {type(error).__name__}"))
-                else:
-                    self._note_up()
-                    up_at = time.monotonic()
-                    await self._broken.wait()
-                    if time.monotonic() - up_at > pause_s:
-                        pause_s = _FIRST_S
-                    elif self._is_shared:
-                        self._suspected(self._suspects, self._reason)
+                lived_s = await self._one_connection(sink)
                 await sink.close()
-                await self._wait(max(pause_s, self._pause_s))
-                pause_s = min(2 * pause_s, _LONGEST_S)
+                if lived_s > pause_s and not self._pause_s:  # at once: the broker may have closed what was idle
+                    pause_s = _FIRST_S
+                else:
+                    self._log_down()
+                    if lived_s and self._is_shared:
+                        self._suspected(self._suspects, self._reason)
+                    await self._wait(max(pause_s, self._pause_s))
+                    pause_s = min(2 * pause_s, _LONGEST_S)
                 self._figures.reconnects.labels(self._name).inc()
         finally:
             self._figures.up.labels(self._name).set(0)
             await sink.close()
+
+    async def _one_connection(self, sink: Sink) -> float:
+        """Connect, and wait until the way is down; returns for how many seconds it was up."""
+        self._broken.clear()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await sink.connect()
+        except (Down, TimeoutError) as error:
+            self._note_down(error if isinstance(error, Down) else Down(f"no connection in {self._timeout_s:g} s"))
+        except Exception as error:
+            log.exception("sink.broke", sink=self._name)
+            self._note_down(Down(f"a defect of the sink: {type(error).__name__}"))
+        else:
+            self._note_up()
+            up_at = time.monotonic()
+            await self._broken.wait()
+            return time.monotonic() - up_at
+        return 0.0
 
     def try_again(self) -> None:
         """Do not wait for the next attempt."""
@@ -162,17 +170,21 @@ class Way:
 
     def _note_up(self) -> None:
         self._is_up, self._blocked = True, ""
-        log.info("sink.up", sink=self._name)
+        if self._told is None:
+            log.info("sink.reconnected", sink=self._name, reason=self._reason)
+        else:
+            log.info("sink.up", sink=self._name)
+        self._told = None
         self._tell()
 
     def _note_down(self, down: Down) -> None:
-        was_up, self._is_up = self._is_up, False
-        self._pause_s = down.for_s
-        reason = str(down) or _GONE
-        if was_up or reason != self._reason:
-            log.warning("sink.down", sink=self._name, reason=reason)
-        self._reason = reason
+        self._is_up, self._pause_s, self._reason = False, down.for_s, str(down) or _GONE
         self._tell()
+
+    def _log_down(self) -> None:
+        if self._reason != self._told:
+            log.warning("sink.down", sink=self._name, reason=self._reason)
+        self._told = self._reason
 
     def _tell(self) -> None:
         self._figures.up.labels(self._name).set(self.takes)

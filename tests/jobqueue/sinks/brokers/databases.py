@@ -50,6 +50,10 @@ class Database(Broker):
         """Let nothing be written any more, as after a failover, or again."""
         raise NotImplementedError
 
+    def end_sessions(self) -> None:
+        """End all connections to it."""
+        raise NotImplementedError
+
 
 class _Served(Database):
     server: servers.Server
@@ -106,7 +110,10 @@ class PostgreSQL(_Served):
         name = self.name
         setting = "SET default_transaction_read_only = on" if read_only else "RESET default_transaction_read_only"
         self.server.sql(f"ALTER DATABASE {name} {setting}")
-        self.server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+        self.end_sessions()
+
+    def end_sessions(self) -> None:
+        self.server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'")  # noqa: S608
 
 
 class MariaDB(_Served):
@@ -122,6 +129,9 @@ class MariaDB(_Served):
     async def set_read_only(self, *, read_only: bool) -> None:
         """For everybody but root."""
         self.server.sql(f"SET GLOBAL read_only = {int(read_only)}")
+
+    def end_sessions(self) -> None:
+        self.server.sql("KILL CONNECTION USER sink@localhost")
 
 
 class SQLite(Database):

@@ -5,6 +5,8 @@ The table in docs/sinks.md has the same rows. Brokers that are killed, frozen or
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,10 @@ import pytest
 from nats.js.api import DiscardPolicy
 
 from buckets.redis.client import Redis
+from tests.chaos.servers.proxy import Proxy, to
+from tests.jobqueue.sinks.brokers import BROKERS
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
+from tests.jobqueue.sinks.brokers.databases import Database
 from tests.jobqueue.sinks.brokers.http_receiver import HttpReceiver
 from tests.jobqueue.sinks.brokers.nats_server import NatsServer
 from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
@@ -25,6 +30,8 @@ from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
 NUMBER = 200
+CLOSED = [kind for kind in BROKERS if kind not in ("kafka", "sql-sqlite")]
+"""Those whose connections can be closed: a Kafka names its own address to clients, a file has none."""
 Mend = Callable[[], Awaitable[object]]
 
 
@@ -245,3 +252,25 @@ async def test_stomp(stage: Stage, order: str) -> None:
         await pauses_b(stage, "forbidden", lambda: server.control("set_permissions", "guest", ".*", ".*", ".*"), 2)
         for name in ("a", "b"):
             await channel.exchange_delete(name)
+
+
+@pytest.mark.parametrize("stage", CLOSED, indirect=True)
+async def test_a_connection_that_is_closed_while_it_is_idle_is_no_outage(stage: Stage) -> None:
+    broker = stage.broker
+    await broker.prepare(["jobs"])
+    url = broker.table()["url"]
+    async with Proxy(to(int((re.findall(r":(\d+)", url) or ["0"])[-1]))) as proxy:
+        stage.write(url=url if isinstance(broker, Database) else re.sub(r":\d+", f":{proxy.port}", url))
+        await stage.deliver.start()
+        await stage.add(jobs("first", "jobs", 1))
+        await stage.until_none_is_left()
+        await asyncio.sleep(1.1)  # what ends sooner counts as an outage
+        if isinstance(broker, Database):
+            await asyncio.to_thread(broker.end_sessions)
+        else:
+            proxy.reset_all()
+        await stage.add(jobs("second", "jobs", 1))
+        await stage.until_none_is_left()
+        assert await stage.dead() == {}
+        assert (stage.deliver.logged("sink.down"), len(stage.deliver.logged("sink.up"))) == ([], 1)
+        assert await stage.deliver.stop() == 0, stage.deliver.text
