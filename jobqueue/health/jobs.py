@@ -95,6 +95,8 @@ def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Le
         end = f"until {words.when(until)}" if until else "until it is resumed"
         if ready:
             yield "warn", f"paused {end}; {waiting}: jobqueue resume {name}"
+    elif ready and (why := _blocked(topic, polling["workers"])):
+        yield "bad", f"its {why}; {waiting}. Mend what it delivers to: jobqueue workers {name}"
     elif ready and not topic["workers"]:
         if oldest is None or oldest >= _ALONE_S:
             others = polling["others"]["parked"]
@@ -111,6 +113,13 @@ def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Le
     if growth > 0 and (oldest or 0) >= _ALONE_S:
         yield "warn", f"the backlog grows, by {growth:,.1f} ready jobs a second: jobqueue stats {name} --watch"
     yield from _limits(topic, name)
+
+
+def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
+    """Why none of the workers of a topic takes jobs now, by the word of one; empty: some may."""
+    own = [worker for worker in workers if topic["topic"] in worker["topics"]]
+    is_blocked = own and all(worker["state"] == "blocked" for worker in own)
+    return str(own[0]["blocked"]) if is_blocked else ""
 
 
 def _reached(topic: Fields) -> str:
