@@ -16,7 +16,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -54,7 +54,7 @@ class Client(Protocol):
 class Poller:
     """A worker that polls the same topics through this instance."""
 
-    __slots__ = ("client", "has_left", "last", "owner", "since", "topics", "waiting", "worker")
+    __slots__ = ("blocked", "client", "has_left", "last", "owner", "since", "topics", "waiting", "worker")
 
     def __init__(self, worker: str, client: Client | None, topics: Iterable[str]) -> None:
         self.worker = worker
@@ -64,6 +64,7 @@ class Poller:
         self.waiting = 0  # pops in progress
         self.has_left = False
         self.owner = ""  # of the last pop
+        self.blocked = ""  # why the last pop took no job
 
     @property
     def is_lost(self) -> bool:
@@ -86,6 +87,8 @@ class Polling:
     """Pops that wait."""
     jobs: int
     """Jobs in hand."""
+    blocked: str = ""
+    """Why it takes no jobs, by its own word; empty: it takes some."""
 
 
 @dataclass(slots=True)
@@ -136,9 +139,11 @@ class Pollers:
         for poller in self._pollers.values():
             poller.has_left |= poller.worker == worker and owner in (None, poller.owner)
 
-    def begin(self, worker: str, client: Client | None, topics: Sequence[str], owner: str = "") -> Poller:
+    def begin(
+        self, worker: str, client: Client | None, topics: Sequence[str], owner: str = "", blocked: str = ""
+    ) -> Poller:
         """A pop begins; `end` or `break_off` follows. A pop without a `worker` belongs to its connection. `owner`:
-        whose pop it is, if that matters."""
+        whose pop it is, if that matters. `blocked`: why it takes no job."""
         key = (worker or client, topics[0] if len(topics) == 1 else frozenset(topics))
         poller = self._pollers.get(key)
         if poller is None:
@@ -147,6 +152,7 @@ class Pollers:
         poller.last = time.monotonic()
         poller.client = client
         poller.has_left = False
+        poller.blocked = blocked
         if owner:
             poller.owner = owner
         return poller
@@ -234,6 +240,7 @@ class Pollers:
             {
                 "instance": self.instance,
                 "rows": rows,
+                "blocked": {place: each.blocked for place, each in enumerate(pollers[: len(rows)]) if each.blocked},
                 "waiting": sum(each.waiting for each in rest),
                 "jobs": sum(jobs[id(each)] for each in rest),
             }
@@ -307,11 +314,13 @@ def _add(pollings: Pollings, raw: bytes) -> None:
     written, _, report = raw.partition(b" ")
     with contextlib.suppress(ValueError, TypeError, LookupError):
         at, found = int(written), json.loads(report)
-        pollings.rows += _rows(at, found["instance"], found["rows"])
+        rows, blocked = found["rows"], found.get("blocked", {})  # reports of older versions have none
+        pollings.rows += _rows(at, found["instance"], rows, blocked)
         pollings.other_waiting += found["waiting"]
         pollings.other_jobs += found["jobs"]
 
 
-def _rows(at: int, instance: str, rows: list[list[Any]]) -> Iterator[Polling]:
-    for worker, topics, client, since, last, waiting, jobs in rows:
-        yield Polling(worker, topics, instance, client, at - since, at - last, waiting, jobs)
+def _rows(at: int, instance: str, rows: list[list[Any]], blocked: Mapping[str, str]) -> Iterator[Polling]:
+    for place, (worker, topics, client, since, last, waiting, jobs) in enumerate(rows):
+        why = blocked.get(str(place), "")
+        yield Polling(worker, topics, instance, client, at - since, at - last, waiting, jobs, why)

@@ -23,7 +23,7 @@ _STATE_TIMES = {
     "reserved": ("lease ends", "reserved_until"),
     "dead": ("died", "dead_since"),
 }
-_WORK_COLOURS = {"parked": "green", "busy": "yellow"}
+_WORK_COLOURS = {"parked": "green", "busy": "yellow", "blocked": "red"}
 _TIMES = {
     *("due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"),
     *("expires", "used", "revoked", "old_until", "next"),
@@ -173,7 +173,7 @@ def workers(some: Iterable[Fields]) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("worker", overflow="fold")
     table.add_column("topics", overflow="fold")
-    table.add_column("state", no_wrap=True)
+    table.add_column("state", overflow="fold")
     table.add_column("jobs", no_wrap=True, justify="right")
     table.add_column("last pop", no_wrap=True)
     table.add_column("since", no_wrap=True)
@@ -182,13 +182,18 @@ def workers(some: Iterable[Fields]) -> RenderableType:
         table.add_row(
             Text(humanize.clean(worker["worker"])),
             Text(humanize.clean(", ".join(worker["topics"]))),
-            Text(worker["state"], style=_WORK_COLOURS.get(worker["state"], "")),
+            Text(_work(worker), style=_WORK_COLOURS.get(worker["state"], "")),
             Text(humanize.number(worker["jobs"])),
             Text(humanize.ahead(worker["last_pop"])),
             Text(humanize.ahead(worker["since"])),
             Text(humanize.clean(worker["instance"])),
         )
     return table
+
+
+def _work(worker: Fields) -> str:
+    """What a worker does, and why it does nothing."""
+    return f"blocked: {humanize.clean(worker['blocked'])}" if worker["state"] == "blocked" else str(worker["state"])
 
 
 def instances(some: Sequence[Fields]) -> RenderableType:

@@ -239,15 +239,17 @@ def polling(pollings: Pollings) -> Answer:
 
 
 def _polling(row: Polling) -> Answer:
+    blocked = {"blocked": row.blocked} if row.blocked else {}
     return {
         "worker": row.worker,
         "topics": row.topics,
         "instance": row.instance,
         "client": row.client,
         "since": row.since / 1000,
-        "state": "parked" if row.waiting else "busy" if row.jobs else "idle",
+        "state": "parked" if row.waiting else "busy" if row.jobs else "blocked" if row.blocked else "idle",
         "jobs": row.jobs,
         "last_pop": row.last / 1000,
+        **blocked,
     }
 
 

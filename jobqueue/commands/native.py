@@ -160,7 +160,8 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
     up. An answer without a job says so if a topic is paused or has reached a limit, or if none of them exists. With
     `id`, reserve that job, even if it is not due yet or dead, or its topic is paused; a job in another state is
-    RESERVED or WRONG_STATE, and a topic that has reached a limit gives none."""
+    RESERVED or WRONG_STATE, and a topic that has reached a limit gives none. With `blocked`, reserve nothing: `workers`
+    lists the worker with this reason, for 90 s or until it leaves."""
     handover.check(command)
     if command.id is not None:
         return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)

@@ -276,7 +276,10 @@ class Engine:
         pop it is, should it wait."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = ms_or_none(command.ttr)
-        poller = self._pollers.begin(worker, CALLER.get(), topics, owner)
+        poller = self._pollers.begin(worker, CALLER.get(), topics, owner, command.blocked or "")
+        if command.blocked:
+            self._pollers.end(poller, ())
+            return Popped()
         try:
             popped = await self._waiting.pop(
                 topics,

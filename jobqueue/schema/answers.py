@@ -514,11 +514,15 @@ class Polling(Struct, forbid_unknown_fields=True):
     client: Annotated[str, Meta(description="the network address that its newest pop came from, perhaps a proxy's")]
     since: Annotated[float, Meta(description="since when it has polled here, in unix seconds")]
     state: Annotated[
-        Literal["parked", "busy", "idle"],
-        Meta(description="parked: a pop of it is waiting; busy: none is, and it has jobs in hand; idle: neither"),
+        Literal["parked", "busy", "blocked", "idle"],
+        Meta(
+            description="parked: a pop of it is waiting; busy: none is, and it has jobs in hand; blocked: it takes no "
+            "job now, as its last pop said; idle: none of these"
+        ),
     ]
     jobs: Annotated[int, Meta(description="jobs in hand: delivered through this instance, their leases still hold")]
     last_pop: Annotated[float, Meta(description="when its newest pop began, in unix seconds")]
+    blocked: Annotated[str, Meta(description="why it is `blocked`")] | UnsetType = UNSET
 
 
 class WorkerList(Struct, forbid_unknown_fields=True):
@@ -529,7 +533,7 @@ class WorkerList(Struct, forbid_unknown_fields=True):
         list[Polling],
         Meta(
             description="each with `worker`, `topics`, `instance`, `client`, `since`, `state`, `jobs` in hand, "
-            "`last_pop`"
+            "`last_pop`, and why it is `blocked` if it is"
         ),
     ]
     others: Annotated[

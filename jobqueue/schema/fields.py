@@ -244,6 +244,11 @@ KickCount = Annotated[_Count, Meta(description="up to this many of the topic")]
 PeekCount = Annotated[_Count, Meta(description="at most this many per page")]
 Wait = Annotated[float, _seconds(0, 60), Meta(description="how many seconds to wait for a job")]
 Worker = Annotated[_Short, Meta(description="the name of the worker; stored with the job")]
+Blocked = Annotated[
+    str,
+    _string(1, LONGEST_NAME),
+    Meta(description="why the worker takes no job now, which `workers` and `check` show; the pop is answered at once"),
+]
 LeavingWorker = Annotated[
     str, _string(1, _LONGEST_SHORT), Meta(description="the worker whose waiting pops end, as those pops named it")
 ]

@@ -99,6 +99,7 @@ class Pop(_Kind, tag="pop"):
     ttr: Annotated[fields.PopTtr | None, Default("the job's")] = None
     TTR: fields.UpperTtr | None = None
     worker: fields.Worker | None = None
+    blocked: fields.Blocked | None = None
 
 
 class Finish(_Kind, tag="finish"):

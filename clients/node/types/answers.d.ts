@@ -301,9 +301,10 @@ export interface WorkerRow {
   instance: string;
   client: string;
   since: number;
-  state: 'parked' | 'busy' | 'idle';
+  state: 'parked' | 'busy' | 'blocked' | 'idle';
   jobs: number;
   last_pop: number;
+  blocked?: string;
 }
 
 export interface WorkersAnswer extends Answer {

@@ -275,9 +275,10 @@ class WorkerRow(TypedDict):
     instance: str
     client: str
     since: float
-    state: Literal["parked", "busy", "idle"]
+    state: Literal["parked", "busy", "blocked", "idle"]
     jobs: int
     last_pop: float
+    blocked: NotRequired[str]
 
 
 class Workers(TypedDict):

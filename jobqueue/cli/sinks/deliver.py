@@ -31,8 +31,8 @@ def deliver_command(path: str, checks: bool, only: tuple[str, ...], log_format: 
     from jobqueue.sinks.pump import deliver  # noqa: PLC0415
 
     logs.set_up("error" if checks else "info", log_format)
-    # Events reach us by hooks and errors; what these libraries log beside may hold headers and bodies.
-    for name in ("jobqueue_client", "nats", "aio_pika", "aiormq", "stompman", "aiokafka"):
+    # Events reach us by hooks and errors; what these log beside may hold headers and bodies, or reads as the service's.
+    for name in ("jobqueue_client", "buckets.redis", "nats", "aio_pika", "aiormq", "stompman", "aiokafka"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         work = deliver.check(path, frozenset(only), click.echo) if checks else deliver.deliver(path, frozenset(only))

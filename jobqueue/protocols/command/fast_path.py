@@ -159,7 +159,7 @@ class FastPath:
 
     def _is_plain_pop(self, command: Pop) -> bool:
         """Raises BadRequest for one that is not valid."""
-        if command.id is not None or (command.count or 1) > _MOST:
+        if command.id is not None or command.blocked is not None or (command.count or 1) > _MOST:
             return False
         if command.topic is None or command.topics is not None or command.ttr is not None or command.TTR is not None:
             check(command, self._max_body_bytes)

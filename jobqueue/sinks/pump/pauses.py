@@ -9,6 +9,7 @@ import structlog
 from jobqueue.sinks import Common, Down, Message, WrongDestination
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
+from jobqueue.sinks.pump.notices import Notices
 
 log = structlog.get_logger()
 
@@ -18,8 +19,8 @@ _FIRST_S, _LONGEST_S = 1.0, 60.0
 class Pauses:
     """Which topics of a sink are paused, and how long each waits for its next trial."""
 
-    def __init__(self, name: str, figures: Figures) -> None:
-        self._name, self._figures = name, figures
+    def __init__(self, name: str, figures: Figures, notices: Notices) -> None:
+        self._name, self._figures, self._notices = name, figures, notices
         self._pause_s: dict[str, float] = {}
 
     def __contains__(self, topic: str) -> bool:
@@ -29,6 +30,7 @@ class Pauses:
         """A message of a topic was not taken; returns the seconds until the next trial."""
         if topic not in self:
             log.warning("sink.paused", sink=self._name, topic=topic, reason=reason)
+            self._notices.paused(topic, reason)
         pause_s = self._pause_s[topic] = min(2 * self._pause_s.get(topic, _FIRST_S / 2), _LONGEST_S)
         self._show()
         return pause_s
@@ -37,6 +39,7 @@ class Pauses:
         """The destination of a topic has judged a message."""
         if self._pause_s.pop(topic, None) is not None:
             log.info("sink.resumed", sink=self._name, topic=topic)
+            self._notices.paused(topic, "")
             self._show()
 
     def _show(self) -> None:

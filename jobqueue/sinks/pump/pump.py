@@ -16,6 +16,7 @@ from jobqueue.sinks import Common
 from jobqueue.sinks.pump.answers import loads
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
+from jobqueue.sinks.pump.notices import Notices
 from jobqueue.sinks.pump.pauses import Pauses, Trial
 from jobqueue.sinks.pump.sender import NotSent, Sender, TopicWaits
 from jobqueue.sinks.pump.way import Way
@@ -41,12 +42,13 @@ class Pump:
 
     def __init__(self, name: str, settings: Common, url: str, access: AccessFields, figures: Figures) -> None:
         self.name, self.settings = name, settings
-        self._way = Way(name, settings, figures, lambda _: self._adjust(), self._pause_all)
+        self._notices = Notices(name, settings, url, access)
+        self._way = Way(name, settings, figures, lambda _: self._adjust(), self._pause_all, self._notices)
         self._url, self._access, self._figures = url, access, figures
         self._sender = Sender(name, settings, self._way.send, figures)
         self._bytes = 0
         self._confirmed: set[tuple[str, int]] = set()
-        self._pauses = Pauses(name, figures)
+        self._pauses = Pauses(name, figures, self._notices)
         self._retrials: dict[str, asyncio.Task[None]] = {}
         """By the topics that are paused."""
         self._trying: dict[str, _Trying] = {}
@@ -62,12 +64,13 @@ class Pump:
         """Work until stopped. Whether everything had been settled. Raises Refused of the client."""
         sink = kind_of(self.settings).Sink(self.settings, self._way)
         keeping = asyncio.create_task(self._way.run(sink), name=f"sink {self.name}")
+        telling = asyncio.create_task(self._notices.run())
         try:
             is_clean = await self._worker.serve()
             await asyncio.gather(*self._retrials.values())
             return is_clean and self._is_clean
         finally:
-            loops = [keeping, *self._retrials.values()]
+            loops = [keeping, telling, *self._retrials.values()]
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)

@@ -30,6 +30,7 @@ from jobqueue.sinks import Common
 from jobqueue.sinks.pump.answers import loads
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
+from jobqueue.sinks.pump.notices import Notices
 from jobqueue.sinks.pump.pauses import Pauses, Trial
 from jobqueue.sinks.pump.sender import NotSent, Sender, TopicWaits
 from jobqueue.sinks.pump.way import Way
@@ -61,11 +62,12 @@ class StrictPump:
     def __init__(self, name: str, settings: Common, url: str, access: AccessFields, figures: Figures) -> None:
         self.name, self.settings = name, settings
         self._url, self._access = url, access
-        self._way = Way(name, settings, figures, self._note_way, self._suspect)
+        self._notices = Notices(name, settings, url, access)
+        self._way = Way(name, settings, figures, self._note_way, self._suspect, self._notices)
         self._sender = Sender(name, settings, self._way.send, figures)
         self._trial = Trial(settings)
         self._trial_sender = Sender(name, settings, self._trial.send, figures)
-        self._pauses = Pauses(name, figures)
+        self._pauses = Pauses(name, figures, self._notices)
         self._topics = deque(settings.topics)
         self._held: dict[str, _Held] = {}
         """By their topics."""
@@ -81,7 +83,7 @@ class StrictPump:
         report = Report()
         async with AsyncClient(self._url, loads=loads, **self._access) as self._client:
             self._leases = Leases(self._client, Contact(report), report, _A_LIFE_S)
-            loops = [asyncio.create_task(run) for run in (self._way.run(sink), self._leases.run())]
+            loops = [asyncio.create_task(run) for run in (self._way.run(sink), self._leases.run(), self._notices.run())]
             try:
                 await self._work()
                 return True

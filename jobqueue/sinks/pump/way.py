@@ -12,6 +12,7 @@ import structlog
 
 from jobqueue.sinks import Common, Down, Message, Refused, Sink, WrongDestination
 from jobqueue.sinks.pump.figures import Figures
+from jobqueue.sinks.pump.notices import Notices
 
 log = structlog.get_logger()
 
@@ -37,8 +38,10 @@ class Way:
         figures: Figures,
         changed: Callable[[bool], None],
         suspected: Callable[[Set[str], str], None],
+        notices: Notices,
     ) -> None:
-        self._name, self._figures, self._changed, self._suspected = name, figures, changed, suspected
+        self._name, self._figures, self._notices = name, figures, notices
+        self._changed, self._suspected = changed, suspected
         self._is_shared = settings.is_by_topic and len(settings.topics) > 1
         self._timeout_s, self._confirm_s = settings.timeout_s, settings.confirm_s
         self._sink: Sink | None = None
@@ -154,6 +157,7 @@ class Way:
         if reason and not self._blocked:
             log.warning("sink.blocked", sink=self._name, reason=reason)
         self._blocked = reason
+        self._notices.down(reason)
         self._tell()
 
     def _unconfirmed(self, number: int, topic: str) -> Refused | WrongDestination | Down:
@@ -175,6 +179,7 @@ class Way:
         else:
             log.info("sink.up", sink=self._name)
         self._told = None
+        self._notices.down("")
         self._tell()
 
     def _note_down(self, down: Down) -> None:
@@ -185,6 +190,7 @@ class Way:
         if self._reason != self._told:
             log.warning("sink.down", sink=self._name, reason=self._reason)
         self._told = self._reason
+        self._notices.down(self._reason)
 
     def _tell(self) -> None:
         self._figures.up.labels(self._name).set(self.takes)

@@ -1,0 +1,53 @@
+"""What the service is told of a sink that waits: it stays listed, with its reason, and is not taken for missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobqueue_client import AsyncClient
+
+from tests.acceptance.service import ServiceProcess
+from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
+from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
+
+
+@pytest.mark.parametrize("order", ["none", "strict"])
+async def test_a_sink_that_waits_for_its_broker_is_listed_as_blocked(
+    own_server: RedisServer, tmp_path: Path, order: str
+) -> None:
+    broker = RedisStreams()
+    async with ServiceProcess("--redis", own_server.url) as service, AsyncClient(service.url) as client:
+        stage = Stage(broker, service, client, tmp_path)
+        try:
+            stage.write(order=order, timeout_s=1)
+            await stage.add([{"topic": "jobs", "id": "a", "body": 1}])
+            await stage.deliver.start()
+            await until(lambda: has_blocked(client, True))
+            (row,) = await rows(client)
+            assert (row["worker"], row["topics"]) == ("sink-under-test", ["jobs"])
+            assert row["blocked"].startswith("sink under-test: ") and "Connect call failed" in row["blocked"]
+            await until(lambda: is_found(client, "its sink under-test: "))
+            assert not await is_found(client, "no worker polls it")
+            await broker.start()
+            await stage.until_none_is_left()
+            await until(lambda: has_blocked(client, False))
+            assert stage.deliver.logged("redis.lost") == []
+        finally:
+            await stage.end()
+            broker.remove()
+
+
+async def rows(client: AsyncClient) -> list[dict[str, Any]]:
+    return [{**row} for row in (await client.workers("jobs"))["workers"]]
+
+
+async def has_blocked(client: AsyncClient, yes: bool) -> bool:
+    return any(row["state"] == "blocked" for row in await rows(client)) is yes
+
+
+async def is_found(client: AsyncClient, words: str) -> bool:
+    return any(words in found["words"] for found in (await client.health())["findings"])
