@@ -139,7 +139,7 @@ GROUPS = {
             Need("/usr/share/java/activemq-broker.jar", ("libactivemq-java",)),
             *(Need(name, unpacked=True) for name in ("nats-server", "rabbitmq-server", "activemq")),
         ),
-        (r"tests/jobqueue/sinks/brokers/(?!test_faults.*\[(redis-stream|http|sql-sqlite)[]-])",),
+        (r"tests/jobqueue/sinks/brokers/(?!test_faults.py::test_(redis_stream|http|sql).*\[(redis-stream|http|sql-sqlite)[]-])",),
     ),
     "databases": Group(
         "journals in PostgreSQL and MariaDB",

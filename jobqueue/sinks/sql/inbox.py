@@ -20,11 +20,11 @@ _LONGEST_MS = 20  # digits of a time, and a colon
 
 # By the codes of PostgreSQL (SQLSTATE) and MariaDB, and the words of SQLite, whose errors have no code here.
 _AGAIN = ("40001", "40P01", "55P03", "57014", 1205, 1213, "database is locked", "database table is locked")
-NO_TABLE = "the table is missing"
+_NO_TABLE = ("42P01", 1146, "no such table")
 _UNUSABLE: dict[str, tuple[str | int, ...]] = {
-    NO_TABLE: ("42P01", 1146, "no such table"),
     "the table has other columns": ("42703", 1054, "no column named", "no such column"),
     "the table may not be written to": ("42501", 1044, 1142),
+    "the database is full": ("53100", 1021, 1114, "database or disk is full"),
     "the database is read-only": ("25006", 1290, 1792, 1836, "readonly database"),
 }
 _CONTENT_CODES = (1264, 1366, 1406, 3819, 4025)
@@ -32,6 +32,10 @@ _CONTENT_CLASSES = ("22", "23")
 _AWAY_CODES = (1040, 1045, 1049, 1053)
 _AWAY_CLASSES = ("08", "25", "28", "3D", "53", "57", "58", "XX")
 _STATE = 5  # characters of SQLSTATE
+
+
+class NoTable(Down):
+    """The table is missing."""
 
 
 def inbox(name: str) -> Table:
@@ -104,6 +108,8 @@ def _judged(error: DBAPIError, code: str | int) -> Poison | Refused | Down:
         return Poison(f"the database refused it by its content ({code})")
     if _is_among(code, _AGAIN):
         return Refused(f"the database had another transaction in its way ({code})")
+    if _is_among(code, _NO_TABLE):
+        return NoTable(f"the table is missing ({code})")
     if known := next((words for words, codes in _UNUSABLE.items() if _is_among(code, codes)), None):
         return Down(f"{known} ({code})")
     if error.connection_invalidated or _is_away(code):

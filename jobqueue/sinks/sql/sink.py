@@ -14,7 +14,7 @@ from jobqueue.journal.database import engine_of
 from jobqueue.journal.store import Away
 from jobqueue.sinks import Common, Down, Events, Message
 from jobqueue.sinks.sql.batches import Batches
-from jobqueue.sinks.sql.inbox import NO_TABLE, ddl, inbox, insert_of, insert_of_nothing, judged, row_of
+from jobqueue.sinks.sql.inbox import NoTable, ddl, inbox, insert_of, insert_of_nothing, judged, row_of
 
 
 class Settings(Common, frozen=True, kw_only=True):
@@ -47,8 +47,9 @@ class Sink:
         except (urls.Refused, Away) as error:
             raise Down(str(error)) from None
         except Exception as error:
-            reason = str(judged(error))
-            raise Down(reason, cure=ddl(self._where, self._table) if reason.startswith(NO_TABLE) else "") from None
+            fault = judged(error)
+            cure = ddl(self._where, self._table) if isinstance(fault, NoTable) else ""
+            raise Down(str(fault), cure=cure) from None
 
     async def send(self, message: Message) -> None:
         if self._engine is None:

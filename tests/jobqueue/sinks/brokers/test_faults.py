@@ -19,13 +19,14 @@ from buckets.redis.client import Redis
 from tests.chaos.servers.proxy import Proxy, to
 from tests.jobqueue.sinks.brokers import BROKERS
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
-from tests.jobqueue.sinks.brokers.databases import Database
+from tests.jobqueue.sinks.brokers.databases import Database, MariaDB
 from tests.jobqueue.sinks.brokers.http_receiver import HttpReceiver
 from tests.jobqueue.sinks.brokers.nats_server import NatsServer
 from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.jobqueue.sinks.brokers.stomp_servers import RabbitMqStomp
+from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
@@ -153,8 +154,7 @@ async def has_entries(redis: Redis, stream: str, number: int) -> bool:
 @pytest.mark.parametrize("stage", ["http"], indirect=True)
 async def test_http(stage: Stage) -> None:
     assert isinstance(stage.broker, HttpReceiver)
-    root = f"http://127.0.0.1:{stage.broker.port}"
-    stage.write(["b", "a"], url=f"{root}/status/503")
+    stage.write(["b", "a"], url=f"http://127.0.0.1:{stage.broker.port}/status/503")
     await stage.deliver.start()
 
     async def mend() -> None:
@@ -162,6 +162,39 @@ async def test_http(stage: Stage) -> None:
         stage.deliver.reload()
 
     await costs_a_try_of_b(stage, "refuses", "HTTP 503", mend)
+    stage.write(["b", "a"], url=f"http://127.0.0.1:{free_port()}/")
+    stage.deliver.reload()
+    await is_an_outage(stage, "away", "connection refused", mend)
+
+
+@pytest.mark.parametrize("stage", ["sql-sqlite", "sql-postgresql", "sql-mariadb"], indirect=True)
+async def test_sql(stage: Stage) -> None:
+    """All messages go to one table: what is wrong with it is an outage."""
+    assert isinstance(stage.broker, Database)
+    rows, prepare = stage.broker.rows, stage.broker.prepare
+    stage.write(["b", "a"])
+    await stage.deliver.start()
+    await is_an_outage(stage, "missing", "the table is missing", lambda: prepare([]))
+    await rows("DROP TABLE jobqueue_inbox")
+    await is_an_outage(stage, "dropped", "the table is missing", lambda: prepare([]))
+    rename = "ALTER TABLE jobqueue_inbox RENAME COLUMN {} TO {}"
+    await rows(rename.format("attempt", "other"))
+    await is_an_outage(stage, "columns", "other columns", lambda: rows(rename.format("other", "attempt")))
+
+
+@pytest.mark.parametrize("stage", ["sql-mariadb"], indirect=True)
+async def test_a_full_database(stage: Stage) -> None:
+    assert isinstance(stage.broker, MariaDB)
+    rows = stage.broker.rows
+    stage.broker.server.sql("SET GLOBAL max_heap_table_size = 16384")
+    columns = "message_key VARCHAR(99) PRIMARY KEY, id VARCHAR(99), topic VARCHAR(9), due DOUBLE, attempt INTEGER, "
+    texts = "headers VARCHAR(999), body VARCHAR(9)"
+    await rows(f"CREATE TABLE small ({columns} {texts}) ENGINE = MEMORY")
+    stage.write(["b", "a"], table="small")
+    await stage.deliver.start()
+    await stage.add(jobs("many", "a", NUMBER))
+    await is_an_outage(stage, "full", "the database is full", lambda: rows("ALTER TABLE small ENGINE = InnoDB"))
+    await stage.until_none_is_left("a")
 
 
 @pytest.mark.parametrize("order", ["none", "strict"])
