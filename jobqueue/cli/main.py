@@ -27,6 +27,7 @@ from jobqueue.cli.sinks.deliver import deliver_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token.commands import token_group
 from jobqueue.errors import SettingsError
+from jobqueue.schema import mistakes
 
 if TYPE_CHECKING:
     from jobqueue.health.findings import Findings
@@ -71,6 +72,14 @@ class Sections(click.Group):
         super().__init__(*args, **attributes)
         for command in service_commands.commands():
             self.add_command(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        meant = "" if args[0] in self.commands else mistakes.command_elsewhere(args[0])
+        if meant:
+            raise click.UsageError(f"No such command {args[0]!r}{meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))

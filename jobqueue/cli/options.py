@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct, inspect
 
 from jobqueue.cli import times
+from jobqueue.schema import mistakes
 
 # Positional arguments. Of commands that are not listed: the required fields.
 _POSITIONAL = {
@@ -80,6 +81,25 @@ class Pair(click.ParamType[Any]):
         if not (name and equals):
             self.fail(f"{value!r} is not of the form name=value", param, ctx)
         return name, text
+
+
+class Command(click.Command):
+    """A command of the protocol. An option that it lacks, and another queue has, is refused with the name of ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = {str(each.name): _typed(each) for each in self.params}
+            meant = mistakes.field_elsewhere(error.option_name, str(self.name), known)
+            if not meant:
+                raise
+            raise click.UsageError(f"No such option {error.option_name!r}{meant}", ctx) from None
+
+
+def _typed(parameter: click.Parameter) -> str:
+    """How a parameter is written in the usage line."""
+    return parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.name).upper()
 
 
 def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:

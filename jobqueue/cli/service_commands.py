@@ -87,7 +87,7 @@ def _command(name: str) -> click.Command:
     struct = params.BY_NAME[name]
     summary = struct.__doc__ or ""
     parameters = options.parameters(name, struct)
-    return click.Command(
+    return options.Command(
         name,
         params=[*parameters, *_OWN.get(name, ()), *_common()],
         callback=partial(_talk, name),

@@ -1,17 +1,18 @@
-"""What is probably wrong with a value that a field does not allow: the end of the sentence that refuses it."""
+"""What is probably wrong with a name or a value that is refused: the end of the sentence that refuses it."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from jobqueue.schema import fields
 
 _PLAIN = "".join(map(chr, range(0x21, 0x7F)))  # shown as they are
 _MOST_QUOTED = 40  # characters of a value that the sentence repeats
+_MOST_COMPARED = 64  # characters of a name that are compared with those that are known
 _FIRST_UNIX_S = 1_000_000_000  # in 2001
 _FIRST_UNIX_MS = 100_000_000_000  # above the largest `at`
 _LAST_UNIX_MS = 100_000_000_000_000
@@ -138,3 +139,96 @@ _IN: dict[str, Callable[..., str]] = {
     "an object": _in_object,
     "a boolean": lambda *_: "",
 }
+
+# What other queues call our fields: BullMQ, Celery, Sidekiq, SQS, RabbitMQ, beanstalkd, camellia and lmstfy. A field is
+# compared without its signs and capitals. Of several of ours, the first that the command has is meant.
+_FIELDS_ELSEWHERE = {
+    ("id",): "jobid taskid jid msgid messageid messagededuplicationid deduplicationid dedupid dedup uniquekey",
+    ("topic", "topics"): "queue queuename queueurl tube channel exchange routingkey jobname taskname task",
+    ("body",): "data payload args kwargs message messagebody msg content job",
+    ("delay",): "countdown delayseconds delaysecs delayms delaymillis delaymilliseconds xdelay after in",
+    ("at",): "eta runat scheduledat scheduledfor executeat triggertime notbefore deliverat when",
+    ("tries",): "attempts maxattempts retry retries maxretries maxretry maxreceivecount deliverylimit xdeliverylimit",
+    ("backoff",): "retrydelay defaultretrydelay retrybackoff retrydelays",
+    ("wait", "ttr"): "timeout",
+    ("ttr",): "visibility visibilitytimeout leasetime lockduration acktimeout acktimeoutmillis timelimit ttrseconds",
+    ("ttl",): "expires expiration expiry expiresin ttlseconds ttlsecond ttlmillis messagettl xmessagettl",
+    ("priority",): "pri prio xpriority",
+    ("retention",): "removeoncomplete removeonfail resultttl keepresult",
+    ("headers",): "messageattributes attributes metadata meta",
+    ("if_exists",): "replaceexisting overwrite upsert",
+    ("lease",): "receipthandle receipt deliverytag reservationid locktoken",
+    ("wait",): "waittimeseconds waittime blocking block",
+    ("count",): "maxnumberofmessages batchsize prefetch prefetchcount limit max batch",
+    ("reason",): "error errormessage exception",
+}
+_OURS = {word: ours for ours, words in _FIELDS_ELSEWHERE.items() for word in words.split()}
+_IN_MS = re.compile(r"(ms|millis|milliseconds|xdelay|messagettl)$")
+_AGAIN_AND_AGAIN = {"cron", "crontab", "every", "repeat", "repeatevery", "interval", "rrule", "recurring", "pattern"}
+_ONE_AFTER_ANOTHER = {"parent", "children", "dependson", "dependencies", "link", "chain", "chord", "flow", "workflow"}
+# What other queues call our commands.
+_COMMANDS_ELSEWHERE = {
+    "add": "enqueue push put publish send sendmessage create insert submit produce applyasync delayed performin",
+    "pop": "reserve receive receivemessage consume dequeue fetch take claim poll pull next",
+    "finish": "ack acknowledge complete done deletemessage succeed",
+    "release": "nack requeue retry fail",
+    "bury": "reject discard deadletter",
+    "touch": "extend heartbeat keepalive changevisibility changemessagevisibility",
+    "delete": "cancel remove revoke abort",
+    "run": "promote runnow trigger",
+    "kick": "redrive resurrect revive retryall",
+    "get": "show status inspect lookup",
+    "peek": "jobs browse",
+    "topics": "list ls queues tubes",
+    "stats": "count size len length info",
+    "purge": "drain empty obliterate clear flush",
+    "schedule": "cron repeat every periodic",
+    "schedules": "crons jobschedulers",
+    "unschedule": "removerepeatable removejobscheduler",
+    "update": "reschedule changedelay changepriority",
+    "workers": "consumers clients",
+}
+_COMMANDS = {word: ours for ours, words in _COMMANDS_ELSEWHERE.items() for word in words.split()}
+_ALIKE, _SURELY = 0.6, 0.75  # how alike two words must be: "finsh" is "finish", "poll" is not "pool"
+
+
+def instead_of_field(field: str, command: str, known: Iterable[str]) -> str:
+    """What an unknown field of a command was probably meant to be, as the end of a sentence; or nothing."""
+    known = {each: each for each in known}
+    return field_elsewhere(field, command, known) or _near(field, known, _ALIKE)
+
+
+def field_elsewhere(field: str, command: str, known: Mapping[str, str]) -> str:
+    """What an unknown field means if another queue has it, as the end of a sentence; or nothing.
+
+    `known`: by the names of the fields that the command has, how they are written where the sentence is read.
+    """
+    word = _plain(field)
+    if command == "add" and word in _AGAIN_AND_AGAIN:
+        return "; a job that recurs is added by the command 'schedule'"
+    if command == "add" and word in _ONE_AFTER_ANOTHER:
+        return "; no job waits for another: the handler of the first adds the next"
+    ours = next((each for each in _OURS.get(word, ()) if each in known), None)
+    return f"; did you mean {known[ours]!r}{', in seconds' if _IN_MS.search(word) else ''}?" if ours else ""
+
+
+def instead_of_command(name: str, known: Iterable[str]) -> str:
+    """What an unknown command was probably meant to be, as the end of a sentence; or nothing."""
+    return command_elsewhere(name) or _near(name, known, _SURELY)
+
+
+def command_elsewhere(name: str) -> str:
+    """The same, of a command that another queue has, only."""
+    ours = _COMMANDS.get(_plain(name))
+    if ours == "topics":
+        return "; did you mean 'topics', or 'peek' for the jobs of one?"
+    return f"; did you mean {ours!r}?" if ours else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name[:_MOST_COMPARED].lower())
+
+
+def _near(name: str, known: Iterable[str], likeness: float) -> str:
+    near = difflib.get_close_matches(name[:_MOST_COMPARED].lower(), [*known], 1, likeness)
+    return f"; did you mean {near[0]!r}?" if near else ""

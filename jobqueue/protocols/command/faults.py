@@ -19,10 +19,10 @@ from jobqueue.access.token import PREFIX
 from jobqueue.errors import BadField, BadJson, BadRequest, UnknownCommand, UnknownField
 from jobqueue.schema.checks import IS_NAME, NAMED
 from jobqueue.schema.fields import LONGEST_NAME
+from jobqueue.schema.mistakes import instead_of_command, instead_of_field
 from jobqueue.schema.params import BY_NAME, bad_value, is_field
 
 _MOST_QUOTED = 64  # characters of an unknown name that an error text repeats
-_SURELY = 0.75  # how alike two words must be: "push" is not "pause"
 _MOST_TO_EXPLAIN = 65_536  # bytes; a longer request is not read twice to find the field at fault
 _PATH = re.compile(r"`\$\.(\w+)(?:\.(\w+))?")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
@@ -85,11 +85,11 @@ def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
     if path and path[1] != "command":
         return _bad_field(name, path[1], path[2], read.get(path[1]))
     if name is None:
-        return BadField(f"command is missing{_instead_of_command(read)}", field="command")
+        return BadField(f"command is missing{_instead_of_no_command(read)}", field="command")
     if not isinstance(name, str):
         return bad_value("command", value=name)
     if name not in BY_NAME:
-        near = _near(name, BY_NAME, _SURELY) or f"; the commands are {', '.join(BY_NAME)}"
+        near = instead_of_command(name, BY_NAME) or f"; the commands are {', '.join(BY_NAME)}"
         return UnknownCommand(f"unknown command: {name[:_MOST_QUOTED]!r}{near}", field="command")
     return misnamed(text, name, BY_NAME[name].__struct_fields__)
 
@@ -108,7 +108,7 @@ def misnamed(text: str, command: str, known: Iterable[str]) -> BadRequest:
         return BadField("command is given twice", field="command")
     field = quoted[1]
     if "unknown field" in text:
-        near = _near(field, known)
+        near = instead_of_field(field, command, known)
         return UnknownField(f"unknown field of {command}: {field[:_MOST_QUOTED]!r}{near}", field=field[:_MOST_QUOTED])
     return BadField(f"{field} is missing", field=field)
 
@@ -127,14 +127,11 @@ def _endless_field(data: bytes) -> str | None:
     return next((name for name in found if is_field(name)), None)
 
 
-def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    near = difflib.get_close_matches(name[:_MOST_QUOTED].lower(), [*known], 1, likeness)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _instead_of_command(read: dict[str, Any]) -> str:
+def _instead_of_no_command(read: dict[str, Any]) -> str:
     """The field that was probably to be `command`."""
-    name = next((name for name in read if name != "command" and _near(name, ["command"])), "")
+    name = next(
+        (name for name in read if name != "command" and difflib.get_close_matches(name.lower(), ["command"])), ""
+    )
     return f"; unknown field: {name[:_MOST_QUOTED]!r}; did you mean 'command'?" if name else ""
 
 

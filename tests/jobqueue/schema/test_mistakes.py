@@ -10,7 +10,7 @@ import pytest
 from jobqueue.errors import BadJson, BadRequest, TooMany, UnknownCommand
 from jobqueue.protocols.command import reading
 from jobqueue.schema import params
-from jobqueue.schema.mistakes import _WHICH_ESCAPES
+from jobqueue.schema.mistakes import _AGAIN_AND_AGAIN, _COMMANDS, _ONE_AFTER_ANOTHER, _OURS, _WHICH_ESCAPES
 
 
 def refusal(data: bytes) -> BadRequest:
@@ -114,8 +114,70 @@ def test_a_request_without_anything_like_a_command_lacks_one() -> None:
         assert refusal_of(request).message == "command is missing"
 
 
-@pytest.mark.parametrize("name", ["enqueue", "push", "ack", "reserve", "put", "remove"])
-def test_the_refusal_of_a_command_of_another_queue_lists_the_commands(name: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "end"),
+    [
+        *((each, "; a job that recurs is added by the command 'schedule'") for each in ("cron", "every", "repeat")),
+        ("attempts", "; did you mean 'tries'?"),
+        ("maxReceiveCount", "; did you mean 'tries'?"),
+        ("jobId", "; did you mean 'id'?"),
+        ("task_id", "; did you mean 'id'?"),
+        ("timeout", "; did you mean 'ttr'?"),
+        ("VisibilityTimeout", "; did you mean 'ttr'?"),
+        ("ackTimeoutMillis", "; did you mean 'ttr', in seconds?"),
+        ("pri", "; did you mean 'priority'?"),
+        ("eta", "; did you mean 'at'?"),
+        ("countdown", "; did you mean 'delay'?"),
+        ("DelaySeconds", "; did you mean 'delay'?"),
+        ("x-delay", "; did you mean 'delay', in seconds?"),
+        ("expires", "; did you mean 'ttl'?"),
+        ("queue", "; did you mean 'topic'?"),
+        ("tube", "; did you mean 'topic'?"),
+        ("data", "; did you mean 'body'?"),
+        ("removeOnComplete", "; did you mean 'retention'?"),
+        ("children", "; no job waits for another: the handler of the first adds the next"),
+        ("dealy", "; did you mean 'delay'?"),
+        ("lifo", "unknown field of add: 'lifo'"),
+    ],
+)
+def test_a_field_of_another_queue_is_refused_with_ours(field: str, end: str) -> None:
+    refused = refusal_of(add(field, 1))
+    assert (refused.code, refused.field) == ("UNKNOWN_FIELD", field)
+    assert refused.message.startswith(f"unknown field of add: {field!r}") and refused.message.endswith(end)
+
+
+def test_a_word_that_means_several_things_is_taken_as_the_command_can_mean_it() -> None:
+    assert refusal_of(pop("timeout", 5)).message.endswith("; did you mean 'wait'?")
+    assert refusal_of({"command": "touch", "id": "a", "receiptHandle": 1}).message.endswith("; did you mean 'lease'?")
+    assert "schedule" not in refusal_of(pop("cron", 5)).message  # no pop recurs
+
+
+def test_no_word_of_another_queue_is_one_of_ours_and_each_means_something_of_ours() -> None:
+    fields = {kind: {*struct.__struct_encode_fields__} for kind, struct in params.BY_NAME.items()}
+    assert {ours for each in _OURS.values() for ours in each} <= {name for each in fields.values() for name in each}
+    assert {*_COMMANDS.values()} <= params.BY_NAME.keys() and not _COMMANDS.keys() & params.BY_NAME.keys()
+    assert not {*_OURS, *_AGAIN_AND_AGAIN, *_ONE_AFTER_ANOTHER} & fields["add"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        *(("enqueue", "add"), ("push", "add"), ("put", "add"), ("ack", "finish"), ("nack", "release")),
+        *(("reserve", "pop"), ("ReceiveMessage", "pop"), ("remove", "delete"), ("cancel", "delete")),
+        *(("promote", "run"), ("obliterate", "purge")),
+    ],
+)
+def test_a_command_of_another_queue_is_refused_with_ours(name: str, ours: str) -> None:
+    assert refusal_of({"command": name}).message == f"unknown command: {name!r}; did you mean {ours!r}?"
+
+
+def test_a_list_is_of_topics_or_of_jobs() -> None:
+    refused = refusal_of({"command": "list"})
+    assert refused.message == "unknown command: 'list'; did you mean 'topics', or 'peek' for the jobs of one?"
+
+
+@pytest.mark.parametrize("name", ["x", "transmogrify", ""])
+def test_the_refusal_of_a_command_that_is_like_none_lists_the_commands(name: str) -> None:
     refused = refusal_of({"command": name})
     assert isinstance(refused, UnknownCommand)
     assert refused.message == f"unknown command: {name!r}; the commands are {', '.join(params.BY_NAME)}"
