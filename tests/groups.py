@@ -176,7 +176,7 @@ GROUPS = {
             f"tests/clients/{_LANGUAGE}",
             "tests/conformance/test_(node|php)",
             f"tests/conformance/{_LANGUAGE}",
-            f"tests/documents/test_(recurring|schedules){_LANGUAGE}",
+            f"tests/documents/test_(migrating|recurring|schedules){_LANGUAGE}",
             "tests/jobqueue/protocols/beanstalkd/test_exchanges.*beanstalkd",
             "tests/jobqueue/protocols/beanstalkd/test_runs.*beanstalkd",
             "tests/jobqueue/protocols/camellia/test_service.*java",

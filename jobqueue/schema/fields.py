@@ -186,7 +186,7 @@ UpperTouchTtr = Annotated[_TouchTtr, Meta(description="the same as `ttr`")]
 Priority = Annotated[
     int,
     _integer(0, 9),
-    Meta(description="among the ready jobs of a topic a higher one is popped first, whatever their age"),
+    Meta(description="9 comes first: of the ready jobs of a topic, whatever their age, a higher one is popped first"),
 ]
 Tries = Annotated[
     int,

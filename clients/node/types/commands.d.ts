@@ -16,7 +16,7 @@ export interface AddFields {
   /** Up to so many seconds later than that, by the id: jobs of one time are spread evenly. */
   spread?: number;
   ttr?: number;
-  /** 0 to 9; higher is delivered first. */
+  /** 0 to 9; 9 comes first. */
   priority?: number;
   /** The number of deliveries after which it is a dead letter; 0: no limit. */
   tries?: number;

@@ -80,6 +80,7 @@ final class Client
      *                    $if_exists later or sooner: then a job that is there keeps its own
      * @param int|float|DateInterval|null $delay seconds, or an interval, until it is due; no string
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
+     * @param int|null $priority 0 to 9; 9 comes first
      * @param list<int|float>|null $backoff
      * @param string|null $if_exists keep, renew, reject, replace, later or sooner
      * @param array<string, string>|null $headers

@@ -19,7 +19,7 @@ class AddFields(TypedDict, total=False):
     at: Moment | None
     spread: Seconds | None
     ttr: Seconds | None
-    priority: int | None
+    priority: int | None  # 0 to 9; 9 comes first
     tries: int | None
     backoff: Sequence[Seconds] | None
     ttl: Seconds | None
