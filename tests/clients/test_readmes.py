@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,12 +29,13 @@ class Language(NamedTuple):
     ending: str
     head: str = ""  # what a reader has around it
 
-    def code(self, word: str, url: str, readme_of: Path | None = None) -> str:
-        """The first block that has the word, for the service at a URL."""
+    def code(self, *words: str, url: str, readme_of: Path | None = None) -> str:
+        """The first block that has each word, one after another, for the service at a URL."""
         readme = ((readme_of or CLIENTS / self.name) / "README.md").read_text()
-        block: str = next(each for each in re.findall(rf"```{self.block}\n(.*?)```", readme, re.S) if word in each)
-        assert "http://localhost:8000" in block
-        return self.head + block.replace("http://localhost:8000", url)
+        blocks: list[str] = re.findall(rf"```{self.block}\n(.*?)```", readme, re.S)
+        code = "\n".join(next(block for block in blocks if word in block) for word in words)
+        assert "http://localhost:8000" in code
+        return self.head + code.replace("http://localhost:8000", url)
 
 
 LANGUAGES = [
@@ -58,32 +59,28 @@ async def service(redis_server: RedisServer, redis: object) -> AsyncIterator[Ser
         yield service
 
 
-async def start(
-    language: Language, word: str, url: str, folder: Path, readme_of: Path | None = None
-) -> asyncio.subprocess.Process:
+async def start(language: Language, code: str, folder: Path) -> asyncio.subprocess.Process:
     """A program of that code alone, in a folder of its own."""
     (folder / "node_modules").mkdir(exist_ok=True)
     if not (folder / "node_modules/jobqueue-client").exists():
         (folder / "node_modules/jobqueue-client").symlink_to(CLIENTS / "node")
     file = folder / f"program.{language.ending}"
-    file.write_text(language.code(word, url, readme_of))
+    file.write_text(code)
     return await asyncio.create_subprocess_exec(language.program, str(file), stdout=asyncio.subprocess.PIPE)
 
 
 async def test_the_lines_that_add_a_job_run(language: Language, service: ServiceProcess, tmp_path: Path) -> None:
-    process = await start(language, "add(", service.url, tmp_path)
+    process = await start(language, language.code("add(", url=service.url), tmp_path)
     assert await process.wait() == 0
     async with Client(service.url) as client:
         told = await client.ask("get", id="example-close-order:1001")
         assert told["state"] == "deleted" and told["due"] - told["created"] == pytest.approx(1800, abs=0.01)
 
 
-async def test_the_lines_that_work_run_until_sigterm(
-    language: Language, service: ServiceProcess, tmp_path: Path
-) -> None:
+async def works_until_sigterm(language: Language, code: str, service: ServiceProcess, folder: Path) -> None:
     async with Client(service.url) as client:
         await client.ask("add", topic="example-close-order", id="example-close-order:1", body={"order": 1}, tries=1)
-        process = await start(language, "Worker(", service.url, tmp_path)
+        process = await start(language, code, folder)
 
         async def worked() -> bool:  # the shop that its handler asks is not here: so it ends dead
             return bool((await client.ask("get", id="example-close-order:1"))["state"] == "dead")
@@ -93,23 +90,46 @@ async def test_the_lines_that_work_run_until_sigterm(
         assert await process.wait() == 0
 
 
-async def test_paid_too_late_is_caught_as_the_first_page_shows_it(
+async def test_the_lines_that_work_run_until_sigterm(
     language: Language, service: ServiceProcess, tmp_path: Path
 ) -> None:
+    await works_until_sigterm(language, language.code("Worker(", url=service.url), service, tmp_path)
+
+
+async def test_the_lines_of_the_first_page_run_until_sigterm(service: ServiceProcess, tmp_path: Path) -> None:
+    python = LANGUAGES[0]
+    await works_until_sigterm(python, python.code("Worker(", url=service.url, readme_of=ROOT), service, tmp_path)
+
+
+_TOO_LATE = {
+    "python": (("add(",), "pass  # paid too late", 'print("paid too late")  # '),
+    "php": (("add(", "NotFoundException"), "// The job is finished", 'echo "paid too late"; // '),
+    "node": (("add(", "NotFoundError"), "// The job is finished", "console.log('paid too late'); // "),
+}
+"""By language: words of the blocks that catch it, and a line that gets something to print."""
+
+
+_IN_TIME = re.compile(r"^(?:await )?\$?client(?:\.|->)(?:add|delete)\(.*", re.M)
+
+
+async def test_paid_too_late_is_caught(language: Language, service: ServiceProcess, tmp_path: Path) -> None:
+    words, line, printing = _TOO_LATE[language.name]
+    code = language.code(*words, url=service.url)
+    assert line in code
+    program = _IN_TIME.sub("", code).replace(line, printing)
+
     async def said() -> str:
-        process = await start(language, "paid too late", service.url, tmp_path, ROOT)
+        process = await start(language, program, tmp_path)
         printed, _ = await process.communicate()
         assert process.returncode == 0
         return printed.decode()
 
+    job: dict[str, Any] = {"topic": "example-close-order", "id": "example-close-order:1001"}
     async with Client(service.url) as client:
-        assert "no such job" in await said()
-        for _ in range(2):
-            await client.ask(
-                "add", topic="example-close-order", id="example-close-order:1001", body=1, if_exists="replace"
-            )
-            assert await said() == ""  # in time
-        await client.ask("add", topic="example-close-order", id="example-close-order:1001", body=1, if_exists="replace")
-        await client.ask("pop", topic="example-close-order")
-        await client.ask("finish", id="example-close-order:1001")
+        assert "paid too late" in await said()
+        await client.ask("add", body=1, **job)
+        assert await said() == ""  # in time
+        await client.ask("add", body=1, if_exists="renew", **job)
+        await client.ask("pop", topic=job["topic"])
+        await client.ask("finish", id=job["id"])
         assert "paid too late" in await said()

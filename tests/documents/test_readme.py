@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.service import ROOT, Client, ServiceProcess
+from tests.acceptance.shell import Shell
+from tests.kit.waiting import until
 
+_MOST_LINES = 220
+"""Of the README: what is in it is read by everyone who tries the service."""
 # Fields that differ from run to run.
 _VARYING = ("due", "created", "lease")
+# The same in a text: dates, durations with their units, processes, and the spaces that line them up.
+_VARYING_WORDS = re.compile(r"[+-]?\d[\d.:-]*( (ms|s|min|h|d)\b)?|\b[\w.-]+:\d+:\d+| {2,}")
 # A package manager, and one of our own names as a registry would know it.
 _BY_NAME = re.compile(r"(pip3? install|npm (install|i))\b[^\n`#]*?[ '\"](@?jobqueue|pyspark-jobqueue)")
 _TEXTS = (".md", ".py", ".js", ".ts", ".php", ".json", ".toml", ".cfg")
@@ -91,6 +97,45 @@ async def test_the_session_of_the_readme_goes_as_it_says() -> None:
             assert steady(answer) == steady(expected), command
             if "lease" in expected:
                 leases[str(expected["lease"])] = str(answer["lease"])
+
+
+async def test_explain_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    """Nobody pops the job for as long as `explain` gives reasons for."""
+    readme = (ROOT / "README.md").read_text()
+    (shown,) = re.findall(r"```\n\$ jobqueue explain example-refund:1001\n(.*?)```", readme, re.S)
+    config, log = tmp_path / "jobqueue.toml", tmp_path / "log"
+    config.write_text(f'journal = "sqlite:///{tmp_path}/journal.db"\njournal_run = true\n')
+    async with (
+        ServiceProcess("--config", str(config), "--data", str(tmp_path / "data"), log=log) as service,
+        Client(service.url) as client,
+    ):
+        await until(lambda: "journal.walked" in log.read_text(), every_s=0.1)
+        job = {"id": "example-refund:1001"}
+        await client.ask("add", topic="example-refund", body=1, delay=0.1, **job)
+
+        async def has_waited() -> bool:
+            facts = (await client.ask("explain", **job))["facts"]
+            return bool(facts["state"] == "ready" and facts["job"]["ready_since"] + 0.2 < facts["now"])
+
+        await until(has_waited, every_s=0.1)
+        await client.ask("pop", topic="example-refund", worker="refunds-1")
+        await client.ask("bury", reason="no such account", **job)
+
+        async def is_kept() -> bool:
+            return "buried" in [line["what"] for line in (await client.ask("explain", **job))["timeline"] or ()]
+
+        await until(is_kept, every_s=0.1)
+        printed = await Shell(service.url, COLUMNS="200").shown("explain", *job.values())
+    told = [_steady_line(line) for line in printed.splitlines() if "the journal goes back" not in line]
+    assert told == [_steady_line(line) for line in shown.splitlines()]
+
+
+def _steady_line(line: str) -> str:
+    return re.sub(r"…\S*", "…", _VARYING_WORDS.sub("…", line))
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= _MOST_LINES
 
 
 def test_the_documents_link_to_files_that_there_are() -> None:
