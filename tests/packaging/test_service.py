@@ -45,6 +45,15 @@ def _left_by_tools(folder: str, names: list[str]) -> set[str]:
     return shutil.ignore_patterns(*_LEFT_BY_TOOLS)(folder, names) | composers
 
 
+def copy_checkout(folder: Path) -> None:
+    """Copy this checkout, without what tools have left in it."""
+    for name in _FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=_left_by_tools)
+    for pattern in _FILES:
+        for file in ROOT.glob(pattern):
+            shutil.copy(file, folder)
+
+
 class Release(NamedTuple):
     """The two files of a release, and what they were built from."""
 
@@ -70,11 +79,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The sdist, and the wheel that is built from it, of a copy of the checkout in which tools have left things."""
     folder = tmp_path_factory.mktemp("release")
     source, built = folder / "source", folder / "built"
-    for name in _FOLDERS:
-        shutil.copytree(ROOT / name, source / name, ignore=_left_by_tools)
-    for pattern in _FILES:
-        for file in ROOT.glob(pattern):
-            shutil.copy(file, source)
+    copy_checkout(source)
     shutil.copytree(source, built)
     for left in (
         "tests/__pycache__/a.pyc",
