@@ -23,9 +23,15 @@ def begin(name: str, master: str | None = None, conf: Mapping[str, str] | None =
     builder = SparkSession.builder.appName(name)
     for setting, text in (conf or {}).items():
         builder = builder.config(setting, text)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if master or not (submitted or "SPARK_REMOTE" in os.environ):
+    if master or not (is_submitted() or "SPARK_REMOTE" in os.environ):
         java.provide()
         builder = builder.master(master or "local[*]")
+        if "spark.log.level" not in (conf or {}):  # as a warning it prints the whole stack where a path is missing
+            builder = builder.config("spark.log.level", "ERROR")
         builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     return builder.getOrCreate()
+
+
+def is_submitted() -> bool:
+    """Return True if spark-submit started this program: it decides where Spark runs."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ

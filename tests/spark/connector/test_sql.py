@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
 from pyspark_jobqueue.pipelines.parts.flags import sentence
 
+from tests.acceptance.service import ROOT
 from tests.spark.serving import Serving
 
 if TYPE_CHECKING:
@@ -100,3 +102,19 @@ def test_what_is_no_queue_cannot_be_written(spark: SparkSession, serving: Servin
     with pytest.raises(Exception, match="can only be read") as refused:
         spark.sql("INSERT INTO read_only SELECT * FROM read_only")
     assert sentence(refused.value) == f"what={what} can only be read, not written to"
+
+
+def test_what_spark_itself_refuses_is_in_the_readme_with_its_cure(spark: SparkSession, serving: Serving) -> None:
+    view(spark, serving, "all_columns", "topic 'refused'")
+    row = spark.sql(f"SELECT 'a' AS id, {DUE} AS due_at")
+    write = row.write.format("jobqueue").options(url=serving.url, topic="refused")
+    refused = (
+        (write.save, "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
+        (lambda: spark.sql(f"INSERT INTO all_columns SELECT 'a', {DUE}"), "INSERT_COLUMN_ARITY_MISMATCH"),
+    )
+    readme = (ROOT / "clients" / "spark" / "README.md").read_text()
+    for attempt, code in refused:
+        with pytest.raises(PySparkException, match=code):
+            attempt()
+        assert f"| {code} " in readme
+    assert serving.jobs("refused") == {}

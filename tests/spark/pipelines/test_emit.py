@@ -199,7 +199,10 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
         (["--watermark", "id"], "--watermark and --state require each other"),
         (["--sql", "SELEC 1"], "--sql: .*SELEC"),
         (["--from", "no_such"], "--from: .*no_such"),
-        (["--from", "/data/orders/"], "--format is missing: it cannot be inferred from the ending of '/data/orders/'"),
+        (
+            ["--from", "s3a://d/orders/"],
+            "--format is missing: it cannot be inferred from the ending of 's3a://d/orders/'",
+        ),
         (["--format", "csv", "--option", "secret"], "--option must be NAME=VALUE; 'secret' has no ="),
         (["--id", "order_id"], "--id: .*order_id"),
         (

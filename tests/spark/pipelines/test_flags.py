@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.pipelines import emit
 from pyspark_jobqueue.pipelines.parts import flags
 from pyspark_jobqueue.pipelines.parts.report import Report
 
@@ -38,6 +39,26 @@ def test_an_error_is_one_line_and_a_code(
     with pytest.raises(SystemExit) as ended:
         flags.run(fail, Namespace())
     assert (ended.value.code, capsys.readouterr().err) == (code, f"error: {words}\n")
+
+
+def test_a_file_that_is_missing_is_reported_in_one_line_and_before_flags_that_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def said(*given: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            emit.parser().parse_args(given)
+        assert ended.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return str(line)
+
+    for missing in ("orders.csv", "data/orders", str(tmp_path / "orders.parquet")):
+        assert f"there is no file or folder {missing!r} in {tmp_path}" in said("--from", missing)
+    for elsewhere in ("orders", "shop.orders", "s3://shop/orders.csv", "data/*.csv", str(tmp_path)):
+        assert "arguments are required: --topic, --id; all flags: " in said("--from", elsewhere)
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")  # then a path may be one of HDFS
+    assert "arguments are required" in said("--from", "/data/orders.csv")
 
 
 def test_a_report_that_cannot_be_written_is_printed_all_the_same(

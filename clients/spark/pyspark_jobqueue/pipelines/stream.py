@@ -32,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
     """All flags of stream."""
     made = flags.parser("stream", __doc__ or "")
     group = made.add_argument_group("input")
-    group.add_argument("--from", dest="source", metavar="PATH", help="the folder, for formats of files")
+    about = "the folder, for formats of files"
+    group.add_argument("--from", dest="source", type=inputs.source, metavar="PATH", help=about)
     inputs.add_format(group, "kafka", "kafka, or a format of files with Kafka's columns [%(default)s]")
     events.add_flags(made)
     jobs.add_flags(made)

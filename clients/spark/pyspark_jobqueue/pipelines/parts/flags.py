@@ -25,10 +25,17 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 _OURS = re.compile(r"(?:BadOption|Refused|Unreachable|JobQueueError|NoJava): (.+)")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, instead of listing all flags first."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; all flags: {self.prog} --help\n")
+
+
 def parser(name: str, about: str) -> argparse.ArgumentParser:
     """A parser with the common flags. There is none for the token, which the connector takes from JOBQUEUE_TOKEN: other
     users can see the flags of a process."""
-    made = argparse.ArgumentParser(prog=f"python -m pyspark_jobqueue.pipelines.{name}", description=about)
+    made = _Parser(prog=f"python -m pyspark_jobqueue.pipelines.{name}", description=about)
     made.add_argument(
         "--url",
         default=os.environ.get("JOBQUEUE_URL", DEFAULT_URL),

@@ -72,7 +72,8 @@ def _files(spark: SparkSession, folder: str, since: float, until: float) -> Data
     try:
         events = spark.read.parquet(f"{folder.rstrip('/')}/events")
     except PySparkException as error:
-        raise BadOption(f"--history: {expressions.first_line(error)}") from None
+        cure = "; `jobqueue journal export --out FOLDER` writes one" if "PATH_NOT_FOUND" in str(error) else ""
+        raise BadOption(f"--history: {expressions.first_line(error)}{cure}") from None
     # A day's folder is by the ids of its entries, which are later than their events where Redis's clock went back.
     first, last = (datetime.fromtimestamp(each, UTC).date() for each in (since, until + _DAY_S))
     return events.filter((F.col("date") >= F.lit(first)) & (F.col("date") <= F.lit(last)))

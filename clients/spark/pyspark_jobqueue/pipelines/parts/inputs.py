@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_jobqueue import session
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines.parts import expressions
 
@@ -21,11 +23,22 @@ _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """--from, --format, --option, --sql and --sql-file."""
     group = parser.add_argument_group("input")
-    group.add_argument("--from", dest="source", metavar="PATH|TABLE", help="a path, or a table that Spark knows")
+    about = "a path, or a table that Spark knows"
+    group.add_argument("--from", dest="source", type=source, metavar="PATH|TABLE", help=about)
     add_format(group, None, "parquet, csv, json, jdbc or any other that Spark knows [by the path's ending]")
     either = group.add_mutually_exclusive_group()
     either.add_argument("--sql", metavar="TEXT", help=f"a query; the rows of --from are the view `{VIEW}`")
     either.add_argument("--sql-file", metavar="FILE", help="a file that holds the query")
+
+
+def source(text: str) -> str:
+    """The value of --from, for argparse, which reports an error here before flags that are missing. Raises
+    ArgumentTypeError for a file that Spark would look for on this machine, and that is not there."""
+    is_path = "/" in text or Path(text).suffix.lower() in _BY_ENDING
+    is_elsewhere = ":" in text or "HADOOP_CONF_DIR" in os.environ or session.is_submitted()
+    if is_path and not is_elsewhere and not set("*?[{") & set(text) and not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no file or folder {text!r} in {Path.cwd()}")
+    return text
 
 
 def add_format(group: argparse._ArgumentGroup, default: str | None, about: str) -> None:
