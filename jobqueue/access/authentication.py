@@ -195,9 +195,9 @@ class Authentication:
         if self._waits is None:
             return
         if not grant.may("pop"):
-            self._waits.end_owned(grant.owner, Forbidden("the token may not pop any more", right="consume"))
+            self._waits.end_owned(grant.owner, Forbidden("the token may no longer pop", right="consume"))
         elif grant.within:
-            error = Forbidden("the token does not reach a topic of this pop any more")
+            error = Forbidden("the token no longer reaches a topic of this pop")
             self._waits.end_owned(grant.owner, error, grant.reaches)
 
     def note_uses(self) -> None:

@@ -74,7 +74,7 @@ class _Moment:
         if record is not None and not record.is_forgotten(self.now):
             return record
         if any(each.id == token_id for each in self.filed):
-            raise WrongState("the token stands in the file of tokens; it is changed there")
+            raise WrongState("the token is defined in tokens_file; change it there")
         raise NotFound("no such token")
 
     def changed(self, record: Record) -> int:

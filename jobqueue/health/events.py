@@ -38,7 +38,7 @@ def _switched(told: Sequence[Events]) -> Iterator[Finding]:
         where = ", ".join(map(str, off))
         yield Finding("warn", _SUBJECT, f"on, but not in these shards: {where}{holds}: jobqueue journal on")
     else:
-        yield Finding("ok", _SUBJECT, f"on{holds or '; none waits for a journal'}")
+        yield Finding("ok", _SUBJECT, f"on{holds or '; nothing is waiting for the journal'}")
 
 
 def _held(streams: Sequence[Stream]) -> str:

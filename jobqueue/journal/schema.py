@@ -62,7 +62,7 @@ def check(connection: Connection) -> None:
         return
     if there is None:
         if _has_none(connection):
-            raise Empty("there is no journal in this database; `jobqueue journal run` creates one")
+            raise Empty("this database has no journal; `jobqueue journal run` creates one")
         raise Refused("this database has tables of these names, jq_…, that are no journal's")
     raise Refused(_other(there))
 

@@ -16,7 +16,7 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
     actor: Annotated[
         str,
         Meta(
-            description="the name of the token; behind a slash, the person that `X-Jobqueue-Actor` named; for "
+            description="the name of the token; after a slash, the person that `X-Jobqueue-Actor` named; for "
             "`jobqueue token` over Redis, the user and the machine; `-`: not known"
         ),
     ]
@@ -62,7 +62,7 @@ class _TokenFields(Struct, forbid_unknown_fields=True, kw_only=True):
     id: Annotated[str, Meta(description="its 8 characters that are no secret")]
     name: Annotated[str, Meta(description="as in create")]
     state: Annotated[Literal["live", "expired", "revoked"], Meta(description="whether it holds")]
-    source: Annotated[Literal["redis", "file"], Meta(description="where its record stands")]
+    source: Annotated[Literal["redis", "file"], Meta(description="where its record is kept")]
     rights: Annotated[list[str], Meta(description="as in create")]
     topics: Annotated[list[str], Meta(description="as in create; none: all topics")]
     created: Annotated[float, Meta(description="when it was created; 0: not known")]

@@ -120,8 +120,8 @@ class Explained(Struct, forbid_unknown_fields=True, kw_only=True):
 
     success: Yes
     id: Id
-    sentence: Annotated[str, Meta(description="where the job stands and why, for people")]
-    facts: Annotated[Standing, Meta(description="the same, and what is behind it, for programs")]
+    sentence: Annotated[str, Meta(description="where the job is and why, for people")]
+    facts: Annotated[Standing, Meta(description="the same as facts, for programs")]
     timeline: Annotated[list[Line] | None, Meta(description="what happened to it, in order; null: no journal was read")]
     sums: Annotated[
         Sums | None,

@@ -405,7 +405,7 @@ OperationAt = Annotated[At, Meta(description="reschedule: when they are due, ins
 OperationSpread = Annotated[
     float,
     _seconds(0, DAY_S),
-    Meta(description="reschedule: seconds behind `at` over which the jobs are spread, each by a hash of its id"),
+    Meta(description="reschedule: seconds after `at` over which the jobs are spread, each by a hash of its id"),
 ]
 OperationExpect = Annotated[
     int, _integer(0, 2**53 - 1), Meta(description="start: the `count` of the plan; any other number is refused")
@@ -436,7 +436,7 @@ _WORD = Annotated[str, Meta(max_length=40)]
 _PATTERN_OF_TOPICS = Annotated[str, Meta(pattern=_PATTERN)]
 TokenId = Annotated[
     str,
-    must_be("the 8 characters behind jqt_, of A-Z a-z 0-9", pattern=r"^[0-9A-Za-z]{8}\Z"),
+    must_be("the 8 characters after jqt_, of A-Z a-z 0-9", pattern=r"^[0-9A-Za-z]{8}\Z"),
     Meta(description="the token, by the 8 characters of it that are no secret"),
 ]
 TokenName = Annotated[

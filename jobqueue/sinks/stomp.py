@@ -205,7 +205,7 @@ def _unconfirmed(error: stompman.errors.SendReceiptError, destination: str) -> E
         return WrongDestination(words) if is_forbidden else Refused(f"the broker refused it: {words}")
     if _names(error.frame, destination):
         return WrongDestination(f"{destination}: {words}")
-    return Down(f"the broker told an error: {words}")
+    return Down(f"the broker reported an error: {words}")
 
 
 def _names(frame: stompman.ErrorFrame, destination: str) -> bool:

@@ -65,7 +65,7 @@ def test_a_hook_that_would_have_to_be_awaited_is_refused_because_it_would_never_
 
     for wrong in (hook, "hook"):
         options: dict[str, Any] = {name: wrong}
-        with pytest.raises(TypeError, match=f"{name} must be a plain function"):
+        with pytest.raises(TypeError, match=f"{name} must be a regular function"):
             Worker("http://localhost:8000", **options)
 
 

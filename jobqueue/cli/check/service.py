@@ -56,5 +56,5 @@ async def _service(url: str, access: Access, absent: Level) -> Finding:
         return Finding("bad", "service", f"the program at {place} does not answer like a service: {why}")
     if is_ready:
         return Finding("ok", "service", f"ready at {place}")
-    which = ", ".join(missing) or "a token with the right look is told which"
+    which = ", ".join(missing) or "a token with the right look shows which"
     return Finding("bad", "service", f"the one at {place} is not ready; failed checks: {which}")

@@ -91,7 +91,7 @@ async def _behind(sql: Sql, source: str, shards: int, until_us: int) -> int:
 def _sentence(gap: Gap) -> str:
     where = f"shard {gap.shard}, {clock(gap.found / 1e6)}"
     if gap.kind == FORGOTTEN:
-        return f"{where}: Redis went back, and has forgotten what was told from {gap.after} to {gap.upto}"
+        return f"{where}: Redis went back, and lost what was recorded from {gap.after} to {gap.upto}"
     filled = "" if gap.walked is None else "; a walk has read the records since"
     return (
         f"{where}: {gap.entries:,} entries were cut off before they were read, from {gap.after} to {gap.upto}{filled}"

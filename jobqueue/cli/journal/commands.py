@@ -15,10 +15,10 @@ from jobqueue.cli.journal.schema import ddl_command, migrate_command
 
 @click.group("journal", short_help="Keep the history of all jobs in SQL")
 def journal_group() -> None:
-    """Keep the history of all jobs in SQL: what the scripts of the service tell of every move, in order."""
+    """Keep the history of all jobs in SQL: every state change, in order."""
 
 
-@journal_group.command("on", short_help="Let the service tell of every move of a job")
+@journal_group.command("on", short_help="Record every state change")
 @click.option(
     "--entries",
     type=click.IntRange(1_000, 1_000_000_000),
@@ -26,10 +26,10 @@ def journal_group() -> None:
     metavar="N",
     help="the most entries that wait for a journal in each shard; the oldest are cut off [1000000]",
 )
-@click.option("--touches", is_flag=True, help="tell of touches, too")
+@click.option("--touches", is_flag=True, help="record touches, too")
 @reaching_redis
 def on_command(entries: int, touches: bool, config: str | None, **flags: Any) -> None:
-    """Let the scripts of the service tell of every move of a job, for a journal. They begin at once.
+    """Record every state change for a journal, from now on.
 
     All running instances must be of a version that knows events. May be repeated, with other numbers. Exit code 1: a
     shard did not answer; 2: nothing could begin.
@@ -39,11 +39,11 @@ def on_command(entries: int, touches: bool, config: str | None, **flags: Any) ->
     sys.exit(switch_on(flags, config, entries, touches=touches))
 
 
-@journal_group.command("off", short_help="Let the service tell nothing")
+@journal_group.command("off", short_help="Stop recording")
 @click.option("--drop", is_flag=True, help="empty the streams, too, if a journal has all that is in them")
 @reaching_redis
 def off_command(drop: bool, config: str | None, **flags: Any) -> None:
-    """Let the scripts of the service tell nothing. What they told stays until a journal has it. May be repeated.
+    """Stop recording. What was recorded stays until a journal has it. May be repeated.
 
     Exit code 1: a shard did not answer, or its stream was not emptied; 2: nothing could begin.
     """

@@ -37,7 +37,7 @@ def _head(answer: Fields) -> str:
     facts, sums = answer["facts"], answer["sums"] or {}
     parts = [answer["id"], facts["topic"], facts["state"], _which(facts)]
     if sums.get("late") is not None:
-        parts.append(f"{span(_us(sums['late']))} late at its worker")
+        parts.append(f"delivered {span(_us(sums['late']))} late")
     return "   ".join(part for part in parts if part)
 
 
@@ -60,7 +60,7 @@ def _timeline(timeline: Sequence[Fields]) -> Iterator[str]:
         if at[:_DAY] != day:
             day = at[:_DAY]
             yield f"{day} UTC"
-        forgotten = "forgotten by Redis since; " if line.get("forgotten") else ""
+        forgotten = "lost from Redis; " if line.get("forgotten") else ""
         yield f"{at[_DAY + 1 :]}  {line['what']:<{width}}  {forgotten + line['how']:<{how}}  {line['who']}".rstrip()
 
 

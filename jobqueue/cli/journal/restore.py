@@ -67,10 +67,10 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("ids", nargs=-1, type=Id(), metavar="[ID]...")
 @_choosing
 @click.option("--ended", is_flag=True, help="bring back jobs that ended as new ones, by their ids")
-@click.option("--forgotten", is_flag=True, help="tell what the last failovers forgot")
+@click.option("--forgotten", is_flag=True, help="show what the last failovers lost")
 @click.option("--apply", "applies", is_flag=True, help="with --forgotten: put and end these jobs again")
 @click.option("--resume", is_flag=True, help="go on with the last run, where it stopped")
-@click.option("--dry-run", "dry", is_flag=True, help="tell what would be done")
+@click.option("--dry-run", "dry", is_flag=True, help="show what would be done")
 @click.option(
     "--stale", is_flag=True, help="do not wait for the journal: what was finished and is not there yet runs again"
 )

@@ -42,7 +42,7 @@ def _writing_journal(command: Callable[..., Any]) -> Callable[..., Any]:
     return reaching_redis(command)
 
 
-@click.command("run", short_help="Write what the service tells to the journal, until SIGTERM")
+@click.command("run", short_help="Write what was recorded to the journal, until SIGTERM")
 @_writing_journal
 @click.option(
     "--batch", type=click.IntRange(1, 50_000), default=5_000, metavar="N", help="events of a transaction [5000]"

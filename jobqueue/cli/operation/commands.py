@@ -84,7 +84,7 @@ def _hold(talk: Talk, url: str, as_json: bool, given: dict[str, Any]) -> None:
     "--at", type=options.Typed("time", times.moment), metavar="TIME", help="reschedule: when they are due, instead"
 )
 @click.option(
-    "--spread", type=options.DURATION, metavar="DURATION", help="reschedule: spread the jobs over this time behind --at"
+    "--spread", type=options.DURATION, metavar="DURATION", help="reschedule: spread the jobs over this time after --at"
 )
 @_asking
 def plan_command(

@@ -15,7 +15,7 @@ DONE, LEFT, NOT_BEGUN = 0, 1, 2
 
 @click.command("deliver", short_help="Hand due jobs to brokers, databases or a URL.")
 @click.option("--config", "path", required=True, metavar="FILE", help="the service and the sinks (TOML)")
-@click.option("--check", "checks", is_flag=True, help="connect to each, tell what there is, and send nothing")
+@click.option("--check", "checks", is_flag=True, help="connect to each, report what is there, and send nothing")
 @click.option("--only", multiple=True, metavar="NAME", help="this sink of the file; may be repeated")
 @click.option(
     "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="format of the logs [auto]"

@@ -27,7 +27,7 @@ class _Id(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if str(value).startswith(PREFIX):
-            self.fail(f"that is no id: give only the {ID_LENGTH} characters behind {PREFIX}", param, ctx)
+            self.fail(f"that is no id: give only the {ID_LENGTH} characters after {PREFIX}", param, ctx)
         return str(value)
 
 

@@ -86,5 +86,5 @@ async def _notes(connection: AsyncConnection, source: str, name: str, question: 
     if asked.since < since:
         notes.append(f"the journal goes back to {moment(since)} UTC")
     if asked.until > until + _LAG_US:
-        notes.append(f"the journal knows what was told until {moment(until)} UTC")
+        notes.append(f"the journal has what was recorded until {moment(until)} UTC")
     return notes if name == "gaps" else notes + await gaps.lost(connection, source, asked)

@@ -103,7 +103,7 @@ def _timer(job: Job, standing: Standing, now: Now) -> str:
         return f"no instance runs the timer of {where}"
     others = (standing.behind or 1) - 1
     behind = f", and {jobs(others)} of it {'is' if others == 1 else 'are'} due with it or before" if others else ""
-    name = now.timer or f"an instance that does not tell its name ({standing.timer})"
+    name = now.timer or f"an instance of unknown name ({standing.timer})"
     return f"the timer of {where} is run by {name}{behind}"
 
 
@@ -207,17 +207,17 @@ def _told_alone(history: History, *, is_asked: bool) -> str:
     if newest is None:
         last = history.events[-1] if history.events else None
         if last is None:
-            return "nothing is told of it"
+            return "nothing was recorded about it"
         state, at, ended = last.after, last.at, last.at if last.after in (0, *_ENDS) else None
     else:
         state, at, ended = newest.state, newest.at, newest.ended
     if state in _ENDS:
-        gone = ", and Redis does not remember it any more" if is_asked else ""
+        gone = ", and Redis no longer remembers it" if is_asked else ""
         return f"{State(state).word} at {moment(ended or at)} UTC{gone}"
     if not state:
         return f"gone since {moment(at)} UTC: set aside as unreadable, or missing from Redis when the journal looked"
     if is_asked:
-        return f"by the journal it was {State(state).word} at {moment(at)} UTC, and Redis does not know it any more"
+        return f"by the journal it was {State(state).word} at {moment(at)} UTC, and Redis no longer knows it"
     return f"{State(state).word} since {moment(at)} UTC, by the journal{_time_of(newest)}"
 
 

@@ -145,9 +145,9 @@ def _mark(gap: Gap, life: int) -> Line:
     begin, end = gap.begin[0] * 1000, gap.end[0] * 1000
     between = f"between {clock(begin, end)} and {clock(end, end)}" if begin else f"until {clock(end, end)}"
     if gap.is_emptied:
-        return Line(end, "emptied", f"Redis was emptied or replaced, and has forgotten what was told {between}", life)
+        return Line(end, "emptied", f"Redis was emptied or replaced, and lost what was recorded {between}", life)
     if gap.kind == FORGOTTEN:
-        how = f"Redis went back, as in a failover: what was told {between} it has forgotten"
+        how = f"Redis went back, as in a failover, and lost what was recorded {between}"
         return Line(end, "went back", how, life)
     if not gap.entries:
         return Line(end, "gap", f"events were off {between}: what happened to the job then is not known", life)
@@ -169,7 +169,7 @@ class _Teller:
         _TELL.get(event.verb, _Teller._other)(self, event, line)
         self._back_off(event, line)
         if event.after == State.DEAD and event.verb in _DEADLY:
-            line.how = _joined(line.how, f"dead: {_DEATHS.get(Cause(event.cause), 'why is not told')}")
+            line.how = _joined(line.how, f"dead: {_DEATHS.get(Cause(event.cause), 'for an unknown reason')}")
         if event.reason:
             line.how = f"{line.how}: {event.reason}" if line.how else event.reason
         if event.after and event.verb != Verb.WALK:

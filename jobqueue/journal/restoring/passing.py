@@ -28,7 +28,7 @@ class Passing:
         """As `wait`, before anything is done. Raises NotBegun, at once where events are off."""
         deaf = [each.shard for each in asked if not each.stream]
         if deaf:
-            raise NotBegun(f"events are off in shard {deaf[0]}, so that nothing would tell what is finished; {_ON}")
+            raise NotBegun(f"events are off in shard {deaf[0]}, so finishes would not be recorded; {_ON}")
         try:
             await self.wait(asked)
         except Stopped as error:

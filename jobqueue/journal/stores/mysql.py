@@ -87,7 +87,7 @@ async def connect(address: Address) -> Any:
     """A connection of asyncmy. Raises Refused, Away."""
     parts, options = urlsplit(address.url), address.options
     if unknown := set(options) - set(_OPTIONS):
-        raise Refused(f"{address.shown}: there is no option {min(unknown)}; there are {', '.join(_OPTIONS)}")
+        raise Refused(f"{address.shown}: unknown option {min(unknown)}; expected one of {', '.join(_OPTIONS)}")
     tls = _tls(address)
     try:
         return await asyncio.wait_for(

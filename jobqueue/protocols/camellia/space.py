@@ -84,4 +84,4 @@ def _empty(name: str) -> BadField:
 
 
 def _too_long(name: str) -> BadField:
-    return BadField(f"{name} is too long: escaped, with what stands before it, more than {LONGEST_NAME}", field=name)
+    return BadField(f"{name} is too long: escaped, with what comes before it, more than {LONGEST_NAME}", field=name)

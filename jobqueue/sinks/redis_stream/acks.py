@@ -175,7 +175,7 @@ class Acks:
         named = [value for each in awaited for value in (each.entry, each.holder, each.body)]
         found = await self._redis.ask(stream, "EVAL", _LOOK, 1, stream, self.group, int(self._deletes), *named)
         if found is None:
-            self._fail(stream, awaited, WrongDestination(f"the stream {stream} has no group {self.group} any more"))
+            self._fail(stream, awaited, WrongDestination(f"the stream {stream} no longer has the group {self.group}"))
             return
         for each, state in zip(awaited, found, strict=True):
             if not each.done.done():

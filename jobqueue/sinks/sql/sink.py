@@ -25,7 +25,7 @@ class Settings(Common, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.tls_ca or self.tls_cert or self.tls_key:
-            raise ValueError("TLS of a database stands in its url, as options of that")
+            raise ValueError("TLS of a database is set in its url, as options")
 
 
 class Sink:

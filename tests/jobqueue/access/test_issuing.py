@@ -151,7 +151,7 @@ async def test_a_token_of_the_file_is_listed_and_changed_there_only(live_pool: P
     record = Record(id="filed000", name="filed", digest="0" * 64, rights=("look",), created=1.0, changed=0)
     issuing = Issuing(Tokens(live_pool), lambda: [record])
     assert [(known.record, known.in_file) for known in await issuing.all()] == [(record, True)]
-    with pytest.raises(WrongState, match="stands in the file"):
+    with pytest.raises(WrongState, match="is defined in tokens_file"):
         await issuing.revoke("filed000")
     with pytest.raises(AlreadyExists, match="named filed"):
         await create(issuing, "filed")

@@ -116,7 +116,7 @@ async def test_check_shows_the_token_and_says_why_a_service_is_not_ready(file: s
         assert (ran.code, "is not ready; failed checks: redis\n" in ran.out) == (1, True)
         server.page = lambda authorization: (503, {"ready": False})
         ran = await Shell(server.url).run("check")
-        assert (ran.code, "a token with the right look is told which" in ran.out) == (1, True)
+        assert (ran.code, "a token with the right look shows which" in ran.out) == (1, True)
 
 
 async def test_a_service_with_a_private_authority_is_trusted_by_the_authoritys_file(tmp_path: Path) -> None:

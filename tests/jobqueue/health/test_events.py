@@ -36,7 +36,7 @@ async def test_whether_events_are_on_is_told(halves: Pool) -> None:
     await switch_on(halves, 0, ON)
     assert await told(halves) == [("warn", "on, but not in these shards: 1: jobqueue journal on")]
     await switch_on(halves, 1, ON)
-    assert await told(halves) == [("ok", "on; none waits for a journal")]
+    assert await told(halves) == [("ok", "on; nothing is waiting for the journal")]
 
 
 async def test_how_many_there_are_and_how_far_a_journal_is_behind_is_told(halves: Pool) -> None:

@@ -68,7 +68,7 @@ async def test_an_empty_database_is_founded(journal_url: str) -> None:
 
 
 async def test_readers_found_nothing(journal_database: Database) -> None:
-    with pytest.raises(Refused, match="`jobqueue journal run` founds"):
+    with pytest.raises(Refused, match="`jobqueue journal run` creates"):
         await open_engine(journal_database.url)
     if journal_database.kind == "sqlite":
         assert _files(journal_database.url) == []

@@ -188,7 +188,7 @@ class Worker:
 def _check_hooks(hooks: Hooks) -> None:
     for name, hook in hooks._asdict().items():
         if hook is not None and (not callable(hook) or is_async(hook)):
-            raise TypeError(f"{name} must be a plain function, which nobody has to await, not {hook!r}")
+            raise TypeError(f"{name} must be a regular function, not an async one: {hook!r}")
 
 
 def _random_name() -> str:

@@ -10,5 +10,5 @@ FILES = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.py")) 
 if __name__ == "__main__":
     names = sys.argv[1:] or list(FILES)
     if unknown := set(names) - FILES.keys():
-        sys.exit(f"error: there is no pipeline {unknown.pop()!r}; there are {', '.join(FILES)}")
+        sys.exit(f"error: unknown pipeline {unknown.pop()!r}; expected one of {', '.join(FILES)}")
     print(*(FILES[name] for name in names), sep="\n")

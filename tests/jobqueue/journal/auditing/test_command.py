@@ -45,7 +45,7 @@ async def test_an_answer_is_a_table_json_or_csv(url: str) -> None:
     assert "late from 2023-11-14 22:13:20.000 to 2023-11-14 23:13:20.000 UTC" in shown
     assert "topic" in shown and "percent" in shown
     assert "=1+2\\u202e" in shown and "\u202e" not in shown
-    assert "note: the journal knows what was told until 2023-11-14 22:13:20.000 UTC" in shown
+    assert "note: the journal has what was recorded until 2023-11-14 22:13:20.000 UTC" in shown
 
 
 async def test_options_narrow_the_question(url: str) -> None:

@@ -298,7 +298,7 @@ async def test_a_time_that_the_journal_does_not_have_is_a_note(journal_url: str,
     since = "2023-11-14 22:13:00.000" if name == "late" else "2023-11-14 22:13:22.000"
     assert notes == [
         f"the journal goes back to {since} UTC",
-        "the journal knows what was told until 2023-11-14 22:13:20.000 UTC",
+        "the journal has what was recorded until 2023-11-14 22:13:20.000 UTC",
     ]
     assert (await asked(journal_url, name, since_ms=NOW + 2000, until_ms=NOW + 2001, over_s=1.0)).notes == []
 

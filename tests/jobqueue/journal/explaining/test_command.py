@@ -59,8 +59,8 @@ async def test_a_job_is_explained_by_a_service_as_text_and_as_json(
     assert (ran.code, [line["what"] for line in answer["timeline"]]) == (0, ["added", "delivered", "finished"])
     msgspec.convert(answer, Explained, strict=True)
     shown = await shell.shown("explain", "a")
-    assert shown.startswith("a   t   finished   life 2 of 2   1")
-    assert " late at its worker\nfinished at 20" in shown
+    assert shown.startswith("a   t   finished   life 2 of 2   delivered 1")
+    assert " late\nfinished at 20" in shown
     assert "ms: no job of the topic was delivered: nobody popped it, no pause" in shown
     assert "worker w\\u202e1, attempt 1 of 16" in shown and "\u202e" not in shown
     assert "\nsum: timers 0 ms late, waited 1" in shown

@@ -169,7 +169,7 @@ async def test_a_job_that_redis_forgot_is_told_by_the_journal_alone(lite: Journa
     await lite.drain()
     told = await explained(live_pool, lite.url)
     assert told["sentence"].startswith("finished at ")
-    assert told["sentence"].endswith(", and Redis does not remember it any more")
+    assert told["sentence"].endswith(", and Redis no longer remembers it")
     assert (told["facts"]["state"], told["facts"]["topic"], told["facts"]["job"]) == ("finished", "t", None)
     assert whats(told) == ["added", "delivered", "finished"]
 

@@ -82,7 +82,7 @@ async def test_a_due_job_that_is_not_moved_names_its_timer(redis: Redis, pool: P
     await redis.read("SET", pool.keys[0].lock(bucket), "0123abcd")
     where = f"{late}the timer of bucket {bucket} of shard 0 is run by"
     assert await said(pool, timer="queue1:8000/2") == f"{where} queue1:8000/2"
-    assert await said(pool) == f"{where} an instance that does not tell its name (0123abcd)"
+    assert await said(pool) == f"{where} an instance of unknown name (0123abcd)"
     await redis.read("ZADD", pool.keys[0].bucket(bucket), clock.now_us // 1000 - 10_000, "b")
     assert (await said(pool, timer="q")).endswith("is run by q, and 1 job of it is due with it or before")
     await redis.read("ZADD", pool.keys[0].bucket(bucket), clock.now_us // 1000 - 10_000, "c")
@@ -212,10 +212,10 @@ def last(event: Told) -> History:
 @pytest.mark.parametrize(
     ("history", "words"),
     [
-        (newest(), "by the journal it was delayed at 2026-11-25 12:00:00.000 UTC, and Redis does not know it any more"),
+        (newest(), "by the journal it was delayed at 2026-11-25 12:00:00.000 UTC, and Redis no longer knows it"),
         (
             newest(state=F, ended=us(1)),
-            "finished at 2026-11-25 12:00:01.000 UTC, and Redis does not remember it any more",
+            "finished at 2026-11-25 12:00:01.000 UTC, and Redis no longer remembers it",
         ),
         (
             newest(state=0),
@@ -224,9 +224,9 @@ def last(event: Told) -> History:
         ),
         (
             last(Life(after=V).told(Verb.FINISH, 3, F).events[0]),
-            "finished at 2026-11-25 12:00:03.000 UTC, and Redis does not remember it any more",
+            "finished at 2026-11-25 12:00:03.000 UTC, and Redis no longer remembers it",
         ),
-        (History(), "nothing is told of it"),
+        (History(), "nothing was recorded about it"),
     ],
 )
 def test_what_redis_does_not_know_is_said_by_the_journal(history: History, words: str) -> None:

@@ -230,7 +230,7 @@ def test_what_happened_before_redis_was_emptied_is_marked_and_summed() -> None:
     assert [line.is_forgotten for line in told.lines] == [True] * 7 + [False]
     assert shown(told.lines[-1])[:2] == (
         "emptied",
-        "Redis was emptied or replaced, and has forgotten what was told until 12:31:40.000",
+        "Redis was emptied or replaced, and lost what was recorded until 12:31:40.000",
     )
     assert told.sums == timeline(order().history(), NOON, {}).sums
 
@@ -240,7 +240,9 @@ def test_forgotten_events_are_told_as_such_and_not_summed() -> None:
     told = timeline(history, NOON, {})
     assert [line.is_forgotten for line in told.lines] == [False] * 2 + [True] * 5 + [False]
     assert told.lines[-1].what == "went back"
-    assert told.lines[-1].how.startswith("Redis went back, as in a failover: what was told between 12:30:00.500 and ")
+    assert told.lines[-1].how.startswith(
+        "Redis went back, as in a failover, and lost what was recorded between 12:30:00.500 and "
+    )
     assert told.sums == Sums(timers_late=2_000)
 
 
