@@ -143,7 +143,7 @@ def failed(error: Exception, command: Any) -> Answer:
 async def delete(engine: Engine, commands: Sequence[params.Delete], handover: Handover) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
     succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first: it does not
-    tell that somebody else did."""
+    say that somebody else did."""
     results = await engine.delete(commands, within=handover.within)
     return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
 
@@ -266,7 +266,7 @@ def _shows_bodies(command: params.Get | params.Peek | params.Schedules, handover
 @one
 async def explain(engine: Engine, command: params.Explain, handover: Handover) -> Answer:
     """Why a job is where it is: one sentence from facts alone, the facts, and with a journal (`docs/journal.md`) what
-    happened to it, each step with its lateness and its cause. Without a journal, it tells what the record alone knows,
+    happened to it, each step with its lateness and its cause. Without a journal, it says what the record alone knows,
     and `notes` say so. A journal that does not answer within 2 s is left out, and `notes` say that. No bodies."""
     return await engine.explain(command, handover.within)
 

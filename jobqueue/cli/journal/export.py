@@ -50,7 +50,7 @@ def export_command(
 ) -> None:
     """Write a journal to Parquet files, for Spark and others.
 
-    A repeated run writes what has been told since the last one, and closes the days that are over. It may be killed
+    A repeated run writes what was recorded since the last one, and closes the days that are over. It may be killed
     and run again. Exit code 1: it stopped before the end; 2: it could not begin.
     """
     if importlib.util.find_spec("pyarrow") is None:

@@ -78,7 +78,7 @@ def _writing_journal(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="of the logs [auto]")
 def run_command(config: str | None, **given: Any) -> None:
-    """Write what the scripts of the service tell to the journal, each event once and in order, until SIGTERM or Ctrl-C.
+    """Write what was recorded to the journal, each event once and in order, until SIGTERM or Ctrl-C.
 
     Any number of these may run beside each other: they share the shards. Events must be on (`jobqueue journal on`).
     Exit code 1: what it had begun was not written within 10 s; 2: it could not begin.
@@ -92,8 +92,9 @@ def run_command(config: str | None, **given: Any) -> None:
 @click.command("walk", short_help="Read all records into the journal")
 @_writing_journal
 def walk_command(config: str | None, **given: Any) -> None:
-    """Read all records of jobs into the journal, for what no event has told. A running `journal run` does it, else this
-    does. Exit code 1: it did not come to its end; 2: it could not begin.
+    """Read all records of jobs into the journal, for what no event has recorded.
+
+    A running `journal run` does it, else this does. Exit code 1: it did not finish; 2: it could not begin.
     """
     warn_of_password(given["journal"], "--to")
     from jobqueue.cli.journal.draining import walk  # noqa: PLC0415 - as above
@@ -104,7 +105,7 @@ def walk_command(config: str | None, **given: Any) -> None:
 @click.command("check", short_help="Compare the journal with the totals of Redis")
 @_writing_journal
 def check_command(config: str | None, **given: Any) -> None:
-    """Compare the numbers of jobs created, finished and deleted, by topic, with those that Redis has counted, and tell
+    """Compare the numbers of jobs created, finished and deleted, by topic, with those that Redis has counted, and list
     the gaps. Exit code 1: they differ, or events are missing; 2: it could not begin.
     """
     warn_of_password(given["journal"], "--to")
