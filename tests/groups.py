@@ -83,6 +83,7 @@ _HAPROXY = {"liblua5.3-0": "liblua5.3.so.0", "libopentracing-c-wrapper0": "libop
 
 _LANGUAGE = r".*\[([^]]*-)?(php|node|js)[]-]"
 _DATABASE = r".*\[([^]]*-)?(postgresql|mariadb)[]-]"
+_WITHOUT_BROKER = r"test_faults.py::test_(redis_stream|http|sql).*\[(redis-stream|http|sql-sqlite)[]-]"
 _SERVER = r".*\[redis-server"
 
 # The first group that names a test has it.
@@ -139,7 +140,7 @@ GROUPS = {
             Need("/usr/share/java/activemq-broker.jar", ("libactivemq-java",)),
             *(Need(name, unpacked=True) for name in ("nats-server", "rabbitmq-server", "activemq")),
         ),
-        (r"tests/jobqueue/sinks/brokers/(?!test_faults.py::test_(redis_stream|http|sql).*\[(redis-stream|http|sql-sqlite)[]-])",),
+        (f"tests/jobqueue/sinks/brokers/(?!{_WITHOUT_BROKER})",),
     ),
     "databases": Group(
         "journals in PostgreSQL and MariaDB",
