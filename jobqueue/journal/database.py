@@ -134,9 +134,9 @@ def _keep_from_others(path: str) -> None:
 
 def _must_exist(path: Path) -> None:
     if not path.exists():
-        _must_have_folder(str(path))
-        if not os.access(path.absolute().parent, os.W_OK):
-            raise Refused(f"the folder {path.absolute().parent} is not writable")
+        folder = path.absolute().parent
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise Refused(f"there is no file {path}, and none can be made in {folder}")
         raise Empty(f"there is no file {path}; `jobqueue journal run` creates a journal")
 
 

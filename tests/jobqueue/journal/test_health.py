@@ -62,7 +62,7 @@ async def test_a_reader_that_is_far_behind_is_warned_of(
     ("url", "words"),
     [
         ("nonsense", "not the URL of a journal"),
-        ("sqlite:////nowhere/journal.db", "there is no folder /nowhere"),
+        ("sqlite:////nowhere/journal.db", "none can be made in /nowhere"),
         ("sqlite:///.", "unable to open database file"),
         ("postgresql://user:secret@127.0.0.1:1/db", "onnect"),
         ("mariadb://user:secret@127.0.0.1:1/db", "onnect"),
