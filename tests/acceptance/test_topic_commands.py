@@ -318,32 +318,6 @@ async def test_a_cursor_of_another_command_or_state_is_none(client: Client) -> N
     assert (await client.ask("purge", topic="t", state="dead", cursor=purge))["count"] == 1
 
 
-async def test_a_purge_of_very_many_is_done_in_pieces_and_spares_what_came_after_it_began(
-    client: Client, redis: Redis
-) -> None:
-    """The few jobs of this topic are behind very many of others: more than a second's work."""
-    bucket = {f"x{n}": n for n in range(30_000)}
-    flat: list[Any] = [each for job_id, at in bucket.items() for each in (10**13 + at, job_id)]
-    for number in range(8):
-        for first in range(0, len(flat), 20_000):
-            await redis.read("ZADD", f"{{jq:0}}:b:{number}", *flat[first : first + 20_000])
-    await add(client, 100, delay=315_360_000)
-    for number in range(8):  # after all others
-        keys = await redis.read("ZRANGE", f"{{jq:0}}:b:{number}", 0, 200)
-        for key in keys:
-            if not key.startswith(b"x"):
-                await redis.read("ZADD", f"{{jq:0}}:b:{number}", 10**14, key)
-    answer = await client.ask("purge", topic="t")
-    assert answer["cursor"] and answer["count"] == 0
-    await client.ask("add", topic="t", id="new", body=1)
-    count = 0
-    while answer["cursor"]:
-        answer = await client.ask("purge", topic="t", cursor=answer["cursor"])
-        count += answer["count"]
-    assert count == 100
-    assert (await client.ask("stats", topic="t"))["counts"]["ready"] == 1
-
-
 async def test_the_answers_to_a_request_hold_so_many_bytes_of_jobs_and_then_nothing_is_reserved(
     client: Client,
 ) -> None:
@@ -409,25 +383,3 @@ async def test_a_job_larger_than_all_that_answers_hold_still_fits(
             told = answers[0].get("jobs", [answers[0]])
             assert [len(job["value"]) for job in told] == [9 << 20]
             assert answers[1]["code"] == "TOO_LARGE"
-
-
-async def test_a_request_ends_when_its_time_is_over_and_says_what_was_not_done(
-    redis_server: RedisServer, redis: Any, tmp_path: Path
-) -> None:
-    """Otherwise an array of a thousand purges could keep a service busy for a quarter of an hour."""
-    config = tmp_path / "jobqueue.toml"
-    config.write_text("redis_timeout_s = 0.25\n")
-    async with (
-        ServiceProcess("--redis", redis_server.url, "--config", str(config)) as service,
-        Client(service.url) as client,
-    ):
-        for start in range(0, 60_000, 1000):
-            jobs = [{"command": "add", "topic": "t", "body": n, "delay": 60} for n in range(start, start + 1000)]
-            while any(not each["success"] for each in await client.batch(jobs)):
-                pass  # a slow machine; the excess is purged all the same
-        *_, add = await client.batch(
-            [{"command": "purge", "topic": "t"}] * 9 + [{"command": "add", "topic": "u", "id": "u:1", "body": 1}]
-        )
-    assert add["code"] == "UNAVAILABLE"
-    assert "not carried out" in add["error"]
-    assert add["retry_after"] == 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partialmethod
 from typing import Any
 
 import pytest
 import structlog
+from msgspec import Raw
 
 from buckets import LOCAL, Durability, Durable, NewJob, Notifier, Pollers, Pool, Redis, Topics, Waiting, Walk
 from jobqueue.access.grants import GRANT, OPEN
@@ -80,6 +82,31 @@ async def test_a_purge_whose_client_hangs_up_is_logged_as_not_known(
     assert [(line["action"], line["topic"], line["code"]) for line in logged] == [("purge", "t", "not known")]
     ((entry,), _) = await engine.actions.page(None, 10)
     assert (entry.begun["action"], entry.outcome) == ("purge", None)
+
+
+async def test_a_purge_of_very_many_is_done_in_pieces_and_spares_what_came_after_it_began(
+    engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await live_pool.add([NewJob(f"{n}", "t", b"1", delay_ms=60_000) for n in range(100)])
+    monkeypatch.setattr(Walk, "purge", partialmethod(Walk.purge, seconds=0))
+    (begun,) = await answers(engine, params.Purge(topic="t"))
+    assert (begun["count"], begun["cursor"] is None) == (0, False)
+    await asyncio.sleep(0.002)  # it deletes what was added in its millisecond
+    await live_pool.add([NewJob("new", "t", b"1")])
+    monkeypatch.undo()
+    (purged,) = await answers(engine, params.Purge(topic="t", cursor=begun["cursor"]))
+    assert (purged["count"], purged["cursor"]) == (100, None)
+    assert await live_pool.get("new")
+
+
+async def test_a_request_ends_when_its_time_is_over_and_says_what_was_not_done(engine: Engine) -> None:
+    """Otherwise an array of a thousand purges could keep a service busy for a quarter of an hour."""
+    GRANT.set(OPEN)
+    commands: list[Any] = [params.Pop(topic="t", wait=0.2), params.Add(topic="t", id="a", body=Raw(b"1"))]
+    popped, added = await Commands(engine, Metrics(), 0.1).answer(commands, [])
+    assert popped["success"]
+    assert (added["code"], added["retry_after"]) == ("UNAVAILABLE", 1)
+    assert "was not carried out" in added["error"]
 
 
 async def test_a_job_that_is_finished_twice_before_a_pop_is_not_handed_out(engine: Engine, live_pool: Pool) -> None:
