@@ -185,7 +185,6 @@ class NewJob:
     most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0: no limit
     note: bytes = b""  # up to 64 bytes, which the queue does not read
     keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
-    is_copy: bool = False  # one of the jobs of an add to a virtual topic
 
 
 @dataclass(slots=True)

@@ -127,9 +127,6 @@ class Service(Lifecycle):
             if name in self._dialects:
                 self._dialects[name].options = options
 
-    def _acted_as(self) -> set[str]:
-        return self._settings.protocols.acted_as()
-
     def _loaded(self) -> Loaded:
         """The settings in force, and where they came from."""
         return Loaded(self._settings, self.sources)
@@ -179,7 +176,7 @@ class Service(Lifecycle):
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s, events_bytes) for lock in locks]
         tokens = self._table_of_tokens(pool, members, notifier)
         authentication = self._authentication(tokens, pool, waiting, members, metrics)
-        engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed, self._acted_as) if tokens else None
+        engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed) if tokens else None
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
         table = (
             self._history_loops(engine, pool, metrics, pollers),

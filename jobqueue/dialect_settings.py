@@ -136,10 +136,6 @@ class Dialects(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
             if options is not None:
                 yield name, options
 
-    def acted_as(self) -> set[str]:
-        """The names of the tokens whose rights clients have that show none."""
-        return {options.act_as for _, options in self.open() if options.act_as}
-
     def reloaded(self, later: Dialects) -> Dialects:
         """These with what SIGHUP takes over from later ones: not which are on, and nothing that opens a port."""
         tables: dict[str, Any] = {name: _reloaded(options, getattr(later, name)) for name, options in self.open()}

@@ -84,8 +84,7 @@ class Pool(Popping):
         self, groups: Sequence[Sequence[NewJob]], within: str = ""
     ) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, as if one after the other, each group whole or not at all. The ids of a group are equal
-        up to their first `@`, and differ between topics; those are not asked about, as the operator chose them. Out
-        of reach, only jobs that such an add has made are known; for any other, AlreadyExists has no state."""
+        up to their first `@`, and differ between topics; those are not asked about, as the operator chose them."""
         items = [
             Item(
                 group[0].id.partition("@")[0],

@@ -6,7 +6,7 @@ again. So a name is given once, however many ask for it at the same moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -97,16 +97,10 @@ class _Moment:
 class Issuing:
     """Issues the tokens of a namespace."""
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        filed: Callable[[], Sequence[Record]] = tuple,
-        acted_as: Callable[[], Collection[str]] = tuple,
-    ) -> None:
-        """`filed`: the records of the file of tokens; `acted_as`: the names of tokens that settings give to clients."""
+    def __init__(self, tokens: Tokens, filed: Callable[[], Sequence[Record]] = tuple) -> None:
+        """`filed`: the records of the file of tokens."""
         self._tokens = tokens
         self._filed = filed
-        self.acted_as = acted_as
 
     async def create(
         self,

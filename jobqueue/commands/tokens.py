@@ -27,20 +27,8 @@ async def carry_out(issuing: Issuing | None, command: params.Token, grant: Grant
 
 
 async def _create(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
-    _check_identity(issuing, command, grant)
     given = {name: value for name in _GIVEN if (value := getattr(command, name)) is not None}
     return _issued(await issuing.create(given, grant.name, _unless(beyond, grant), grant.record.expires))
-
-
-def _check_identity(issuing: Issuing, command: params.Token, grant: Grant) -> None:
-    """Raise Forbidden for an identity that lets others in, if the asker's own token reaches only some topics: what
-    comes in by it may be meant for topics that the asker does not reach."""
-    if not grant.record.topics:
-        return
-    if command.certificate:
-        raise Forbidden("only a token that reaches all topics may give a certificate")
-    if command.name in issuing.acted_as():
-        raise Forbidden(f"act_as names {command.name}: only a token that reaches all topics may give this name")
 
 
 async def _list(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:

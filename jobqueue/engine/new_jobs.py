@@ -58,5 +58,5 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
 # The arguments of `NewJob` above, in their order.
 assert [field.name for field in fields(NewJob)] == [
     *("id", "topic", "body", "delay_ms", "due_ms", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms"),
-    *("retention_ms", "headers", "tags", "if_exists", "most_pending", "note", "keeps_body", "is_copy"),
+    *("retention_ms", "headers", "tags", "if_exists", "most_pending", "note", "keeps_body"),
 ]

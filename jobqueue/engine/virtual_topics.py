@@ -61,8 +61,6 @@ def _group(policies: Policies, command: params.Add, job_id: str) -> list[NewJob]
     if not targets:
         return [new_job(policies, command, job_id, command.topic)]
     jobs = [new_job(policies, command, f"{job_id}@{topic}", topic) for topic in targets]
-    for job in jobs:
-        job.is_copy = True
     longest = max(len(job.id) for job in jobs)
     if longest > LONGEST_NAME:
         message = f"id would have {longest} characters with `@` and its topic; at most {LONGEST_NAME} are allowed"

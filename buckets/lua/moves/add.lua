@@ -244,10 +244,8 @@ local function complete_path()
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
-    -- Of the topics behind a virtual one, which the caller may not reach, it knows the jobs that an add to that has made.
-    if old and not reaches(old) and not (old.is_copy and old.topic == parse(id, run.front).topic) then
-      return redis.error_reply('ALREADY_EXISTS ')
-    end
+    -- The caller may know of jobs in the topic that it adds to; in a virtual topic, these are the operator's choice.
+    if old and not reaches(old) and old.topic ~= parse(id, run.front).topic then return redis.error_reply('ALREADY_EXISTS ') end
     if run.shifts then
       local refusal = not_shifted(parse(id, run.front).topic, jobs[at + 2], old)
       if refusal then return refusal end

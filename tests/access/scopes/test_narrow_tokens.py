@@ -12,7 +12,6 @@ import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
 from tests.access.guarded import Guarded, guarded
-from tests.kit.ports import free_port
 
 _UNKNOWN = "unknown0"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,9 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def service() -> AsyncIterator[Guarded]:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
-        async with guarded(
-            Path(folder), settings=f'[protocols.beanstalkd]\nport = {free_port()}\nact_as = "tubes"\n'
-        ) as running:
+        async with guarded(Path(folder)) as running:
             yield running
 
 
@@ -66,16 +63,6 @@ async def test_it_knows_of_no_token_that_reaches_other_topics(service: Guarded) 
         assert (await told(service, narrow, "token", action=action, id=within.record.id, **more))["success"]
     for other in beyond:
         assert (await told(service, other, "whoami"))["success"]
-
-
-async def test_it_gives_nobody_a_certificate_or_a_name_that_clients_act_as(service: Guarded) -> None:
-    wide, narrow = await service.token("admin"), await service.token("admin", topics=["mail-*"])
-    given: dict[str, Any] = {"action": "create", "rights": ["look"], "topics": ["mail-a"]}
-    for identity in ({"name": "by-certificate", "certificate": "spiffe://b/future"}, {"name": "tubes"}):
-        refused = await told(service, narrow, "token", **given, **identity)
-        assert refused["code"] == "FORBIDDEN" and refused["error"].startswith(("only a token", "act_as names tubes"))
-        assert (await told(service, wide, "token", **given, **identity))["success"]
-    assert (await told(service, narrow, "token", **given, name="other"))["success"]
 
 
 async def test_a_worker_stays_listed_when_one_of_its_name_with_another_token_leaves(service: Guarded) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import random
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, NotFound, NotReserved, Refused, Reserved, StaleLease, WrongState
 from buckets.job import NewJob, State
-from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.within import reaches
-from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, kick, state
 from tests.buckets.lives import (
@@ -198,23 +195,6 @@ async def test_an_add_never_touches_or_reveals_a_job_of_a_topic_out_of_reach(
     (group,) = await pool.add_groups([[NewJob("a", "mine", body, if_exists=if_exists)]], "mine")
     assert isinstance(group, AlreadyExists) and group.state is None
     assert await pool.get("a") == before
-    await check_books(redis, pool)
-
-
-@pytest.mark.parametrize("is_copy", [True, False])
-@pytest.mark.parametrize("bring", [each for each in STATES if each is not unknown])
-async def test_behind_a_virtual_topic_an_add_knows_only_the_jobs_that_such_an_add_made(
-    redis: Redis, pool: Pool, clock: HeldClock, monkeypatch: pytest.MonkeyPatch, bring: Bring, is_copy: bool
-) -> None:
-    monkeypatch.setattr(lives, "add", partial(add, is_copy=is_copy))
-    await bring(pool, clock)
-    before = await get(pool, "a")
-    for if_exists in ("reject", "keep"):
-        (answer,) = await pool.add_groups([[NewJob("a", "t", b"1", if_exists=if_exists, is_copy=True)]], "virtual")
-        result = answer[0] if isinstance(answer, list) else answer
-        assert isinstance(result, Added | AlreadyExists)
-        assert result.state == (before.state.word if is_copy else None)
-        assert await get(pool, "a") == before
     await check_books(redis, pool)
 
 
