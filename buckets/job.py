@@ -185,6 +185,7 @@ class NewJob:
     most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0: no limit
     note: bytes = b""  # up to 64 bytes, which the queue does not read
     keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
+    is_copy: bool = False  # made by an add to a virtual topic, as is then remembered
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ _BODY = 0x08  # its tombstone keeps the body, and all else
 OPTIONAL = 0x10  # has an optional block
 _HOURLY = 0x20  # its due time is counted by the hour
 _HOLDS = 0x40  # reserved, and the bell rings for its topic when it leaves its place to others
+_COPY = 0x80  # made by an add to a virtual topic
 
 
 def _format(sizes: Iterator[int] | Sequence[int], codes: Mapping[int, str], other: str) -> str:
@@ -64,6 +65,7 @@ def pack_front(job: NewJob) -> bytes:
     topic = job.topic.encode()
     optional = pack_optional(_optional_of(job)) if _has_optional(job) else b""
     flags = State.DELAYED | (OPTIONAL if optional else 0) | (_BODY if job.keeps_body else 0)
+    flags |= _COPY if job.is_copy else 0
     head = _NEW.pack(VERSION, NEW_HEADER, flags, job.priority, 0, len(topic), job.ttr_ms, job.tries, 0)
     return b"".join((head, topic, optional))
 
@@ -257,6 +259,7 @@ _LUA = {
     "OPTIONAL": _lua(OPTIONAL),
     "HOURLY": _lua(_HOURLY),
     "HOLDS": _lua(_HOLDS),
+    "COPY": _lua(_COPY),
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},
     "DEFAULT_RETENTION": _lua(DEFAULT_RETENTION_MS),
     "FAR": _lua(FAR_MS),

@@ -24,7 +24,7 @@ _NEW_REPLIES = {word.encode() for word in _NEW}
 # All of a job except its id, its time and its body.
 _KIND = attrgetter(
     *("topic", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms", "retention_ms", "headers", "tags"),
-    *("if_exists", "most_pending", "note", "keeps_body"),
+    *("if_exists", "most_pending", "note", "keeps_body", "is_copy"),
 )
 _MOST_KINDS = 256  # remembered, of 4 KB at most each
 _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record

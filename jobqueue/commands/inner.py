@@ -4,9 +4,11 @@ the answer, as its struct describes it; jobs stay as the engine read them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from buckets import Added
 from buckets.errors import JobQueueError, Limited
+from buckets.topics.within import both
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, in_seconds, success
 from jobqueue.commands.table import Handover, many_inner, one_inner
@@ -18,7 +20,9 @@ from jobqueue.schema import inner
 @many_inner
 async def add(engine: Engine, commands: Sequence[inner.Add], handover: Handover) -> list[Answer]:
     """Keep jobs, those that are numbered under the next numbers."""
-    results = await engine.add_numbered(commands, within=handover.within)
+    results: list[Added | list[Copy] | JobQueueError] = []
+    for within, some in groupby(commands, lambda command: command.within):
+        results += await engine.add_numbered(list(some), within=both(within, handover.within))
     return [_added(command, result) for command, result in zip(commands, results, strict=True)]
 
 

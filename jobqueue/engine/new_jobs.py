@@ -55,8 +55,15 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
     return job
 
 
+def new_copy(policies: Policies, command: params.Add, job_id: str, topic: str) -> NewJob:
+    """As `new_job`, for one of the topics of the virtual topic that the add names."""
+    job = new_job(policies, command, job_id, topic)
+    job.is_copy = True
+    return job
+
+
 # The arguments of `NewJob` above, in their order.
 assert [field.name for field in fields(NewJob)] == [
     *("id", "topic", "body", "delay_ms", "due_ms", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms"),
-    *("retention_ms", "headers", "tags", "if_exists", "most_pending", "note", "keeps_body"),
+    *("retention_ms", "headers", "tags", "if_exists", "most_pending", "note", "keeps_body", "is_copy"),
 ]

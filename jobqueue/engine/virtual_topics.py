@@ -1,4 +1,7 @@
-"""Virtual topics: an add to one becomes a job in each of its topics, all of them or none."""
+"""Virtual topics: an add to one becomes a job in each of its topics, all of them or none.
+
+A job remembers that such an add made it. An add to a virtual topic touches no other jobs in topics that its caller does
+not reach."""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 from buckets import Added, NewJob
 from buckets.errors import JobQueueError
-from jobqueue.engine.new_jobs import new_job
+from jobqueue.engine.new_jobs import new_copy, new_job
 from jobqueue.engine.policies import Policies
 from jobqueue.errors import BadField
 from jobqueue.schema import params
@@ -60,7 +63,7 @@ def _group(policies: Policies, command: params.Add, job_id: str) -> list[NewJob]
     targets = policies.targets(command.topic)
     if not targets:
         return [new_job(policies, command, job_id, command.topic)]
-    jobs = [new_job(policies, command, f"{job_id}@{topic}", topic) for topic in targets]
+    jobs = [new_copy(policies, command, f"{job_id}@{topic}", topic) for topic in targets]
     longest = max(len(job.id) for job in jobs)
     if longest > LONGEST_NAME:
         message = f"id would have {longest} characters with `@` and its topic; at most {LONGEST_NAME} are allowed"

@@ -30,6 +30,8 @@ class Add(params.Add, tag="add"):
     keeps_body: bool = False
     """Its tombstone keeps the body."""
     numbered: bool = False
+    within: str = ""
+    """As in Take: ALREADY_EXISTS for the id of a job elsewhere."""
 
 
 class Pop(params.Pop, tag="pop"):

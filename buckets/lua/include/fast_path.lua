@@ -14,7 +14,7 @@ local function simple(front, state, length)
   end
   local version, own_length, flags, priority, at_bucket, size = string.byte(front, 1, 6)
   local last = length + size
-  if version ~= VERSION or own_length ~= length or flags % 16 ~= state or flags >= 64 or priority % 16 > 9 or size == 0
+  if version ~= VERSION or own_length ~= length or flags % 16 ~= state or flags % 128 >= HOLDS or priority % 16 > 9 or size == 0
     or #front < last then
     return nil
   end

@@ -3,7 +3,7 @@
 -- those optional fields that a move needs.
 local function header(job)
   local flags = job.state + (job.keeps_body and BODY or 0) + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
-    + (job.holds and HOLDS or 0)
+    + (job.holds and HOLDS or 0) + (job.copy and COPY or 0)
   local first = struct.pack(HEADER, VERSION, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic,
     job.created, job.due, job.next, job.ttr, job.tries, job.number)
   if job.header == SHORT then return first end
@@ -50,7 +50,7 @@ local function parse(id, raw)
   local attempts, deliveries, step, lease = 0, 0, 0, 0
   if length >= LONG then attempts, deliveries, step, lease = struct.unpack(DELIVERY, raw, SHORT + 1) end
   local job = {id = id, header = length, state = state, keeps_body = flags % 16 >= BODY, hourly = flags % 64 >= HOURLY,
-    holds = flags % 128 >= HOLDS,
+    holds = flags % 128 >= HOLDS, copy = flags >= COPY,
     priority = priority % 16,
     cause = math.floor(priority / 16), bucket = bucket, created = created, due = due, next = next_ms, ttr = ttr,
     tries = tries, attempts = attempts, deliveries = deliveries, step = step, number = number, lease = lease,

@@ -244,8 +244,12 @@ local function complete_path()
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
-    -- The caller may know of jobs in the topic that it adds to; in a virtual topic, these are the operator's choice.
-    if old and not reaches(old) and old.topic ~= parse(id, run.front).topic then return redis.error_reply('ALREADY_EXISTS ') end
+    -- The topics of a virtual topic are the operator's choice. Beyond the caller's reach its jobs there are those that such an
+    -- add made, and no others.
+    if old and not reaches(old) then
+      local job = parse(id, run.front)
+      if old.topic ~= job.topic or not (old.copy and job.copy) then return redis.error_reply('ALREADY_EXISTS ') end
+    end
     if run.shifts then
       local refusal = not_shifted(parse(id, run.front).topic, jobs[at + 2], old)
       if refusal then return refusal end

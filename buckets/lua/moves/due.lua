@@ -206,7 +206,7 @@ for place, id in ipairs(ids) do
     head_of, at, ttr, tries, number = head, struct.unpack('>I6I4HI4', front, 19)
     if at <= now_ms then
       topic, number = sub(front, SHORT + 1, last), (number + 1) % 4294967296
-      bins, bin, times = under(due, topic), bin_at(at, flags >= HOURLY), under(promoted, topic)
+      bins, bin, times = under(due, topic), bin_at(at, flags % 64 >= HOURLY), under(promoted, topic)
       entries, mark = under(under(push, topic), priority % 16), whole(number) .. ':'
       new_head = LEAD .. string.char(flags - delayed + ready) .. sub(front, 4, 18) .. since .. sub(front, 25, 30)
         .. struct.pack('>I4', number)

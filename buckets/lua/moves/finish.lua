@@ -36,20 +36,19 @@ local results, finish, commit_all = {numbers}, nil, nil
 local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the job before: usually the same
 local lease_of, shown  -- and the lease as it was passed, and as a number
 local sub, read = string.sub, redis.pcall
-local LEAD = string.char(VERSION, LONG, finished)
 for at = 1, #jobs, 2 do
   local id, lease = jobs[at], jobs[at + 1]
   local key = JOB .. id
   if lease ~= lease_of then lease_of, shown = lease, tonumber(lease) end
   local front = read('GETRANGE', key, '0', '127')
-  local last, _, _, at_bucket, retention = simple(front, reserved, LONG)
+  local last, flags, _, at_bucket, retention = simple(front, reserved, LONG)
   local head = last and sub(front, 1, last)
   if head and (head ~= head_of or retention ~= retention_of) then
     head_of, retention_of, topic = head, retention, sub(front, LONG + 1, last)
     deliveries, step, newest = struct.unpack('>I3BI7', front, 37)
     members, lasts = out[at_bucket] or {}, whole(retention + longer)
     out[at_bucket] = members
-    tomb = LEAD .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
+    tomb = string.char(VERSION, LONG, flags >= COPY and finished + COPY or finished) .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
     event = told and string.char(reserved) .. sub(front, 19, 24) .. tomb
   end
   if head and deliveries > 0 and (lease == '' or shown == newest) then

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from buckets import NewJob, Plan, Schedule, Time, later_ms
-from jobqueue.engine.new_jobs import new_job
+from jobqueue.engine.new_jobs import new_copy, new_job
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.schedules.definition import Definition, decoded
 from jobqueue.engine.schedules.times import Times
@@ -74,6 +74,7 @@ def copies_of(policies: Policies, definition: Definition, name: str) -> list[tup
     """The jobs that an occurrence becomes, each with what its id has behind the time: one, or one in each topic of a
     virtual topic."""
     targets = policies.targets(definition.topic)
-    homes = [(f"@{topic}", topic) for topic in targets] or [("", definition.topic)]
     add = definition.occurrence(name)
-    return [(suffix, new_job(policies, add, name, topic)) for suffix, topic in homes]
+    if not targets:
+        return [("", new_job(policies, add, name, definition.topic))]
+    return [(f"@{topic}", new_copy(policies, add, name, topic)) for topic in targets]

@@ -23,6 +23,7 @@ from jobqueue.wires.parameters import Parameters, is_form
 _PAUSE_S = 1.0  # before a long poll is refused: the SDK polls again at once
 _NOTHING_TO_ACK = ("NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
 _NOTHING_TO_DELETE = ("NOT_FOUND", "WRONG_STATE")
+_TAKEN = {"code": "TAKEN", "error": "msgId is that of a job in another topic, or of one that just ended"}
 _POLL = "/longPollingMsg"
 _HEALTH = "/camellia/health/"
 _STATUS = {
@@ -93,6 +94,8 @@ class CamelliaDialect(HttpDialect[Camellia]):
     async def _send(self, call: Call, reserved: list[Job]) -> Reply:
         command = requests.add(call.parameters, call.space, self.options, self.tools.settings.max_body_bytes)
         answer = await self.ask(command)
+        if answer.get("code") == "ALREADY_EXISTS":
+            answer |= _TAKEN
         if isinstance(command, BadField) or not answer["success"]:
             return replies.failed(answer, delayMsg=None)
         theirs = {"topic": call.space.their_topic(command.topic), "msgId": call.space.sent_id(command.id or "")}
@@ -112,7 +115,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
         if answer["code"] == "FORBIDDEN":  # it may send, but not look
             return replies.json(replies.SUCCESS, msg="success", delayMsg=theirs)
         if answer["code"] == "NOT_FOUND":
-            answer |= {"code": "TAKEN", "error": "msgId is that of a job in another topic, or of one that just ended"}
+            answer |= _TAKEN
         return replies.failed(answer, delayMsg=None)
 
     async def _pull(self, call: Call, reserved: list[Job]) -> Reply:

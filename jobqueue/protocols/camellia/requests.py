@@ -57,6 +57,7 @@ def add(parameters: Parameters, space: Space, options: Camellia, max_body_bytes:
         ttl=min(ttl / 1000, TEN_YEARS_S) if ttl and ttl > 0 else options.ttl_s,
         retention=options.retention_s,
         if_exists="renew",
+        within=message.topic,
         keeps_body=True,
     )
 

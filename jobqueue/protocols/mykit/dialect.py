@@ -72,6 +72,7 @@ class MykitDialect(HttpDialect[Mykit]):
             delay=push.delay_ms / 1000 if due_s is None else None,
             at=None if due_s is None else max(due_s, 0.0),
             if_exists="replace",
+            within=self._within,
             headers=push.headers or None,
         )
 

@@ -32,6 +32,7 @@ ALLOWED = {
 }
 BY_ID = ("finish", "delete", "touch", "release", "bury", "run", "update", "get", "explain")
 CHANGES = (*BY_ID[:-2], "add", "pop", "kick", "purge", "pause", "resume")
+_COPY = 0x80  # of a record's flags: a virtual topic's add made it
 VIRTUAL = {"fan-out": ("alpha-one", "delta"), "fan-in": ("bravo-one", "bravo-two", "charlie")}
 
 
@@ -179,7 +180,7 @@ def _added(command: Command, scope: Scope, before: Snapshot) -> Outcome:
     targets = VIRTUAL.get(command["topic"], (command["topic"],))
     olds = [before.jobs.get(job_id) for job_id in ids_of(command)]
     for old, target in zip(olds, targets, strict=True):
-        if old is not None and not scope.reaches(old.topic) and old.topic != target:
+        if old is not None and not scope.reaches(old.topic) and not (old.topic == target and old.raw[2] & _COPY):
             return "ALREADY_EXISTS", None
         refusal = _unmoved(command, old, target) if how in KEEPS_BODY else None
         if refusal:

@@ -78,3 +78,38 @@ async def test_a_worker_stays_listed_when_one_of_its_name_with_another_token_lea
     assert await listed() == [["letters"]]
     await told(service, one, "leave", worker="w")
     assert await listed() == []
+
+
+async def test_an_add_to_a_virtual_topic_touches_only_jobs_that_such_an_add_made(tmp_path: Path) -> None:
+    async with guarded(tmp_path, settings='[virtual_topics]\nnews = ["b-secret", "news-web"]\n') as service:
+        owner = await service.token("produce", "consume", "look", "bodies")
+        narrow = await service.token("produce", topics=["news"])
+
+        async def refused(job_id: str) -> None:
+            before = await told(service, owner, "get", id=f"{job_id}@b-secret", body=True)
+            for how in ("keep", "reject", "renew", "replace", "later", "sooner"):
+                add = {"topic": "news", "id": job_id, "body": "mine", "if_exists": how, "at": 1}
+                answer = await told(service, narrow, "add", **add)
+                assert answer["code"] == "ALREADY_EXISTS", how
+                assert not answer.keys() & {"state", "due", "jobs"}
+            assert await told(service, owner, "get", id=f"{job_id}@b-secret", body=True) == before
+            assert (await told(service, owner, "get", id=f"{job_id}@news-web"))["code"] == "NOT_FOUND"
+
+        for job_id, delay in (("delayed", 900), ("ready", 0)):
+            await told(service, owner, "add", topic="b-secret", id=f"{job_id}@b-secret", body="theirs", delay=delay)
+            await refused(job_id)
+
+        async def added(how: str) -> list[tuple[str, str]]:
+            answer = await told(service, narrow, "add", topic="news", id="own", body=how, if_exists=how, delay=900)
+            return [(each["state"], each["result"]) for each in answer["jobs"]]
+
+        assert await added("keep") == [("delayed", "created")] * 2
+        assert await added("keep") == [("delayed", "existing")] * 2
+        assert await added("replace") == [("delayed", "replaced")] * 2
+        job = await told(service, owner, "pop", id="own@b-secret")
+        await told(service, owner, "finish", id="own@b-secret", lease=job["lease"])
+        assert await added("keep") == [("finished", "existing"), ("delayed", "existing")]
+        await told(
+            service, owner, "add", topic="b-secret", id="own@b-secret", body="theirs", if_exists="renew", delay=9
+        )
+        assert (await told(service, narrow, "add", topic="news", id="own", body="mine"))["code"] == "ALREADY_EXISTS"

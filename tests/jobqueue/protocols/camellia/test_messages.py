@@ -266,9 +266,14 @@ async def test_a_message_is_reached_in_its_own_topic_only(camellia: Server, pool
 
 
 async def test_an_id_that_a_job_of_another_topic_has_is_refused(camellia: Server, pool: Pool) -> None:
-    await pool.add([NewJob("t:m", "other", b"1")])
-    answer = await camellia.ask("sendMsg", topic="t", msgId="m", msg="x", delayMillis=0)
-    assert answer["code"] == 500 and "another topic" in answer["msg"]
+    await pool.add([NewJob("t:live", "other", b"1"), NewJob("t:dead", "other", b"1")])
+    dead = await pool.take("t:dead")
+    await pool.bury("t:dead", dead.lease, "")
+    for msg_id in ("live", "dead"):
+        before = await pool.get(f"t:{msg_id}")
+        answer = await camellia.ask("sendMsg", topic="t", msgId=msg_id, msg="x", delayMillis=0)
+        assert answer["code"] == 500 and "another topic" in answer["msg"]
+        assert await pool.get(f"t:{msg_id}") == before
 
 
 async def test_namespaces_are_kept_apart_by_the_first_segment_of_the_path(make: Make, pool: Pool) -> None:

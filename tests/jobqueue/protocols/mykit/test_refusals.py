@@ -111,3 +111,12 @@ def test_nothing_is_cleared_unless_the_settings_allow_it(closed: Served) -> None
         answer = connection.ask("GET /clearAll", "Host: localhost\nX-Token: tok").json
     assert not answer["success"] and "clear_all" in answer["message"]
     assert closed.native("get", id="a")["state"] == "ready"
+
+
+def test_a_push_with_the_id_of_a_job_beyond_the_prefix_leaves_it_as_it_is(
+    client: JavaClient, served: Served, topic: str
+) -> None:
+    served.native("add", topic=f"other-{topic}", id=f"m.{topic}", body="theirs", delay=900)
+    before = served.native("get", id=f"m.{topic}", body=True)
+    assert not client.push(topic=topic, id=topic, body="mine")["success"]
+    assert served.native("get", id=f"m.{topic}", body=True) == before
