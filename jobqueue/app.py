@@ -176,7 +176,7 @@ class Service(Lifecycle):
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s, events_bytes) for lock in locks]
         tokens = self._table_of_tokens(pool, members, notifier)
         authentication = self._authentication(tokens, pool, waiting, members, metrics)
-        engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed) if tokens else None
+        engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed, self._acted_as) if tokens else None
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
         table = (
             self._history_loops(engine, pool, metrics, pollers),
@@ -210,6 +210,10 @@ class Service(Lifecycle):
         self.url = await ports.open(site_web, dialects, self._unix)
         pollers.instance = _instance(self.url, self._worker)
         card.rename(pollers.instance)
+
+    def _acted_as(self) -> set[str]:
+        """The names of tokens that dialects act as now."""
+        return {dialect.options.act_as for dialect in self._dialects.values()}
 
     def _open_unix_socket(self) -> None:
         """That of a service without a supervisor, which would share its own."""

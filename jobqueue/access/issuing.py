@@ -6,7 +6,7 @@ again. So a name is given once, however many ask for it at the same moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ from buckets.errors import AlreadyExists, JobQueueError, NoRoom, NotFound, Unava
 from jobqueue.access.records import MOST, Record, as_json, from_json, granted
 from jobqueue.access.scope import refusal
 from jobqueue.access.token import Token
+from jobqueue.errors import Forbidden
 
 _TRIES = 50
 _US = 1_000_000
@@ -81,26 +82,34 @@ class _Moment:
         """When a change of this record happens that is made now."""
         return max(self.us, record.changed + 1)
 
-    def check_new(self, record: Record) -> None:
-        """Raises AlreadyExists for a name or a certificate that a live token has, and NoRoom."""
-        live = [
-            each for each in (*self.records.values(), *self.filed) if each.is_live(self.now) and each.id != record.id
-        ]
+    def check_new(self, record: Record, *, any_name: bool) -> None:
+        """Raises AlreadyExists for a name or a certificate that a live token has, without `any_name` also for the name
+        of one that has ended, and NoRoom."""
+        others = [each for each in (*self.records.values(), *self.filed) if each.id != record.id]
+        live = [each for each in others if each.is_live(self.now)]
         if len(live) >= MOST:
             raise NoRoom(f"there are {MOST:,} tokens already; revoke some")
         if any(each.name == record.name for each in live):
             raise AlreadyExists(f"there is a token named {record.name}")
         if record.certificate and any(each.certificate == record.certificate for each in live):
             raise AlreadyExists("there is a token with this certificate")
+        if not any_name and any(each.name == record.name for each in others):
+            raise AlreadyExists(f"there was a token named {record.name}: choose another name")
 
 
 class Issuing:
     """Issues the tokens of a namespace."""
 
-    def __init__(self, tokens: Tokens, filed: Callable[[], Sequence[Record]] = tuple) -> None:
-        """`filed`: the records of the file of tokens."""
+    def __init__(
+        self,
+        tokens: Tokens,
+        filed: Callable[[], Sequence[Record]] = tuple,
+        acted_as: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """`filed`: the records of the file of tokens. `acted_as`: the names that dialects act as."""
         self._tokens = tokens
         self._filed = filed
+        self._acted_as = acted_as
 
     async def create(
         self,
@@ -108,15 +117,21 @@ class Issuing:
         created_by: str,
         objection: Objection = _nothing,
         latest: float | None = None,
+        *,
+        any_name: bool = True,
     ) -> Issued:
         """A new token. `values`: the fields that its creator decides, as in the command `token`; `latest`: when it ends
-        at the latest if they do not say (unix seconds). Raises BadField, AlreadyExists, NoRoom, Unavailable, and what
+        at the latest if they do not say (unix seconds). `any_name`: whether it may have a name that a token had which
+        has ended, or that a dialect acts as. Raises BadField, AlreadyExists, NoRoom, Unavailable, Forbidden, and what
         is objected."""
         token = Token.make()
 
         def made(moment: _Moment) -> Record:
             record = new_record(values, token, created_by, moment.us, latest)
-            moment.check_new(record)
+            if not any_name and record.name in self._acted_as():
+                message = f"clients of another protocol act as {record.name}"
+                raise Forbidden(f"{message}: only a token that reaches all topics may create it")
+            moment.check_new(record, any_name=any_name)
             return record
 
         return Issued(await self._change(made, objection), token)

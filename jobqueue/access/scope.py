@@ -39,6 +39,18 @@ def beyond_reach(giver: Record, record: Record) -> Forbidden | None:
     return Forbidden(f"your token does not reach all of the topics {topic}", topic=topic) if topic else None
 
 
+def beyond_names(giver: Record, record: Record) -> Forbidden | None:
+    """Why one who has the token `giver` may not create this one: a certificate may be meant for another's token."""
+    if record.certificate and not reaches_all(giver):
+        return Forbidden("only a token that reaches all topics may give a certificate")
+    return beyond(giver, record)
+
+
+def reaches_all(giver: Record) -> bool:
+    """Whether a token reaches all topics."""
+    return not giver.topics or any(covers(own, "*") for own in giver.topics)
+
+
 def beyond_topics(giver: Record, record: Record) -> str:
     """The first pattern of a token with topics that one who has the token `giver` does not reach; empty: there is
     none."""

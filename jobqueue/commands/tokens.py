@@ -9,7 +9,7 @@ from buckets.errors import JobQueueError, NotFound
 from jobqueue.access.grants import Grant
 from jobqueue.access.issuing import Issued, Issuing, Known
 from jobqueue.access.records import Record
-from jobqueue.access.scope import beyond, beyond_reach, beyond_topics
+from jobqueue.access.scope import beyond, beyond_names, beyond_reach, beyond_topics, reaches_all
 from jobqueue.commands.answers import Answer, success
 from jobqueue.errors import Forbidden
 from jobqueue.schema import params
@@ -28,7 +28,9 @@ async def carry_out(issuing: Issuing | None, command: params.Token, grant: Grant
 
 async def _create(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
     given = {name: value for name in _GIVEN if (value := getattr(command, name)) is not None}
-    return _issued(await issuing.create(given, grant.name, _unless(beyond, grant), grant.record.expires))
+    objection, latest = _unless(beyond_names, grant), grant.record.expires
+    any_name = reaches_all(grant.record)
+    return _issued(await issuing.create(given, grant.name, objection, latest, any_name=any_name))
 
 
 async def _list(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:

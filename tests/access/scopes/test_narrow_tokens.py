@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
 from tests.access.guarded import Guarded, guarded
+from tests.kit.ports import free_port
 
 _UNKNOWN = "unknown0"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -113,3 +114,25 @@ async def test_an_add_to_a_virtual_topic_touches_only_jobs_that_such_an_add_made
             service, owner, "add", topic="b-secret", id="own@b-secret", body="theirs", if_exists="renew", delay=9
         )
         assert (await told(service, narrow, "add", topic="news", id="own", body="mine"))["code"] == "ALREADY_EXISTS"
+
+
+async def test_an_admin_of_some_topics_takes_no_name_and_no_certificate_of_others(tmp_path: Path) -> None:
+    port = free_port()
+    settings = f'[protocols.beanstalkd]\nport = {port}\nact_as = "to-come"\n'
+    async with guarded(tmp_path, settings=settings) as service:
+        wide, narrow = await service.token("admin"), await service.token("admin", topics=["mail-*"])
+        all_by_pattern = await service.token("admin", topics=["mail-*", "*"])
+        gone = await service.token("look", name="gone")
+        await told(service, wide, "token", action="revoke", id=gone.record.id)
+
+        async def code(by: Issued, name: str, **fields: Any) -> str:
+            fields |= {"rights": ["look"], "topics": ["mail-a"], "expires": by.record.expires}
+            return (await told(service, by, "token", action="create", name=name, **fields)).get("code", "OK")
+
+        assert await code(narrow, "mine") == "OK"
+        assert await code(narrow, "with-certificate", certificate="spiffe://b/future") == "FORBIDDEN"
+        assert await code(wide, "with-certificate", certificate="spiffe://b/future") == "OK"
+        assert await code(narrow, "gone") == "ALREADY_EXISTS"
+        assert await code(all_by_pattern, "gone") == "OK"
+        assert await code(narrow, "to-come") == "FORBIDDEN"
+        assert await code(wide, "to-come") == "OK"
