@@ -19,6 +19,7 @@ from jobqueue.access import rights
 from jobqueue.dialect_settings import hint
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
+from jobqueue.schema.params import OF_TESTS
 
 MOST = 10_000
 """Live tokens of a namespace."""
@@ -184,6 +185,12 @@ def _granted(wish: Wish) -> dict[str, Any]:
     """All but the end."""
     given = {name: getattr(wish, name) for name in Wish.__struct_fields__}
     unknown = next((word for word in wish.rights if word not in rights.WORDS), None)
+    if unknown in OF_TESTS:
+        raise BadField(
+            f"no token has the right {unknown}: only a test service (serve --test) has that command, and admin"
+            " allows it there",
+            field="rights",
+        )
     if unknown is not None:
         words = fields.expected(fields.TokenRights)
         raise BadField(f"rights must be {words}{hint(unknown, tuple(rights.WORDS))}", field="rights")

@@ -39,8 +39,8 @@ COMMANDS = tuple(sorted(_KINDS))
 """The names of all commands, each of which is a right of its own."""
 RIGHTS = (*OF_COMMANDS, *OF_NOTHING_ELSE)
 """The rights that have names of their own."""
-WORDS = frozenset((*RIGHTS, *COMMANDS))
-"""What a token may be given."""
+WORDS = frozenset((*RIGHTS, *COMMANDS)) - {*params.OF_TESTS}
+"""What a token may be given. On a test service `admin` allows its own commands, too."""
 
 
 def name_of(command: Any) -> str:

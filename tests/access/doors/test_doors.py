@@ -267,7 +267,7 @@ async def forbidden(doors: Doors, token: Issued, name: str) -> str:
 
 
 async def test_each_command_is_refused_to_a_token_that_has_the_right_to_all_others(full: Doors) -> None:
-    all_rights = {*rights.COMMANDS, *rights.OF_NOTHING_ELSE}
+    all_rights = {*REQUESTS, *rights.OF_NOTHING_ELSE}
     tokens = {
         name: await full.service.token(*(all_rights - {name})) for name in REQUESTS if name not in rights.OPEN_TO_ALL
     }

@@ -77,6 +77,8 @@ async def test_a_burst_is_the_rate_and_at_least_ten(issuing: Issuing) -> None:
         ({"expires": "2032-01-01T00:00:00"}, "with its offset"),
         ({"expires": "soon"}, "or never"),
         ({"certificate": "a b"}, "without blanks"),
+        ({"rights": ["look", "clock"]}, "only a test service"),
+        ({"rights": ["reset"]}, "only a test service"),
         ({"ratee": 5}, "no field ratee; did you mean rate"),
     ],
 )
