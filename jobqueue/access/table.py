@@ -24,7 +24,7 @@ from buckets.redis.outage import Outage
 from buckets.waiting.notifier import Listener
 from jobqueue.access.live_tokens import LiveTokens, merge
 from jobqueue.access.records import Record, as_json
-from jobqueue.access.tokens_file import TokensFile, fault_of, read
+from jobqueue.access.tokens_file import SAME_S, TokensFile, fault_of, read
 from jobqueue.errors import SettingsError
 
 log = structlog.get_logger()
@@ -33,6 +33,10 @@ STALE_S = 3.0  # without a word of Redis, there may be a token that this process
 TRUSTED_S = 3600.0  # after Redis answered last; later a process does not claim to know better than Redis
 FILE_S = 5.0  # between two looks at the file
 USES_S = 60.0  # between two reports of what was used
+_EMPTY = (
+    "the file {} of tokens_file is refused: it has no token, and had some before; the last one is ended by an `expires`"
+    " in the past, or by a restart without it"
+)
 _AGAIN_S = 0.5  # before Redis is asked again that did not answer
 _LEAVE_S = 1.0  # that a shutdown waits for Redis
 _MINUTE_S = 60
@@ -52,7 +56,7 @@ class Table:
         self._version = 0
         self._wake = asyncio.Event()
         self._is_outdated = True
-        self._is_file_new = file is not None
+        self._is_file_wanted = file is not None
         # Loop times:
         self._confirmed_at = 0.0  # when Redis was asked that answered last, with the tokens or with their version
         self._looked_at = 0.0  # at the file
@@ -111,8 +115,8 @@ class Table:
         self._wake.set()
 
     def reload_file(self) -> None:
-        """Read the file again now."""
-        self._is_file_new = self._file is not None
+        """Read the file again, as soon as it has been the same for a second."""
+        self._is_file_wanted = self._file is not None
         self._wake.set()
 
     def _rung(self, version: int) -> None:
@@ -162,16 +166,16 @@ class Table:
         if self._is_outdated:
             await self._read()
             self._outage.end()
-        if self._file and now - self._looked_at >= FILE_S:
+        if self._file and (self._is_file_wanted or self._file.is_changing or now - self._looked_at >= FILE_S):
             self._looked_at = now
-            self._is_file_new = self._file.has_changed() or self._is_file_new
-        if self._is_file_new:
-            self._is_file_new = False
-            await self._read_file()
+            if self._file.has_changed(now) or (self._is_file_wanted and not self._file.is_changing):
+                self._is_file_wanted = False
+                await self._read_file()
         if now - self._reported_at >= USES_S:
             self._reported_at = now
             await self._report()
-        return max(min(self._live.next_end - self._members.redis_s(), FILE_S), 0.0)
+        look_s = SAME_S if self._file and self._file.is_changing else FILE_S
+        return max(min(self._live.next_end - self._members.redis_s(), look_s), 0.0)
 
     async def _read(self) -> None:
         asked = asyncio.get_running_loop().time()
@@ -207,6 +211,10 @@ class Table:
         assert self._file
         try:
             records = await asyncio.to_thread(read, self._file.path)  # it may take a second
+            if not self._file.is_as_seen():
+                return  # it is read when it has come to rest
+            if self._filed and not records:
+                raise SettingsError(_EMPTY.format(self._file.path))
             now = self._members.redis_s()
             fault = fault_of(records, [record for record in self._records.values() if record.is_live(now)])
             if fault:

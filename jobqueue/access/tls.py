@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # a supervisor does without it
 log = structlog.get_logger()
 
 _LOOK_S = 60.0
+_SAME_S = 1.0  # for which changed files have to be the same: one may be in the middle of being written
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _LEAST = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _OF_CLIENTS = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
@@ -69,7 +70,7 @@ class Tls:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._seen = self._look()
+        self._seen = self._changed = self._look()
         self.authority = 0
         """Changes with the authorities of clients."""
         self.on_new_authority: list[Callable[[], None]] = []
@@ -102,14 +103,22 @@ class Tls:
 
     async def run(self) -> None:
         """Look every minute whether a file has changed."""
+        pause = _LOOK_S
         while True:
-            await asyncio.sleep(_LOOK_S)
-            self.tick()
+            await asyncio.sleep(pause)
+            pause = self.tick()
 
-    def tick(self) -> None:
-        """Read the files again if one has changed."""
-        if self._look() != self._seen:
-            self.reload()
+    def tick(self) -> float:
+        """Read the files again if one has changed, and all are as they were at the last look. Returns after how many
+        seconds to look again."""
+        found, before = self._look(), self._changed
+        self._changed = found
+        if found == self._seen:
+            return _LOOK_S
+        if found != before:
+            return _SAME_S
+        self.reload()
+        return _LOOK_S
 
     def shook_hands(self, error: OSError | None = None) -> None:
         """Count a handshake, and how it ended."""

@@ -6,6 +6,7 @@ writes such a table. The service never writes to it.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,19 +17,37 @@ from jobqueue.access.records import MOST, Record, from_table
 from jobqueue.errors import BadField, SettingsError
 
 _MOST_BYTES = 16 << 20
+SAME_S = 1.0
+"""For how long a file has to be the same before it is read."""
 
 
 class TokensFile:
-    """The place of the file, and whether it was changed."""
+    """The place of the file, and whether it is another one by now: one that is being written in place is not yet."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._seen = self._stamp()
+        self._seen = self._told = self._stamp()
+        self._since = -math.inf
 
-    def has_changed(self) -> bool:
-        """Whether it is another one than at the last look, by its time and size; each change is told once."""
-        before, self._seen = self._seen, self._stamp()
-        return self._seen != before
+    def has_changed(self, now: float) -> bool:
+        """Whether it differs in time or size from the file of before, and has been the same for a second. Each change
+        is told once. `now`: seconds of any clock."""
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._seen, self._since = stamp, now
+        if not self.is_changing or now - self._since < SAME_S:
+            return False
+        self._told = stamp
+        return True
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change was seen at the last look that has not been told yet."""
+        return self._seen != self._told
+
+    def is_as_seen(self) -> bool:
+        """Whether it is still the file of the last look."""
+        return self._stamp() == self._seen
 
     def _stamp(self) -> tuple[int, ...]:
         try:

@@ -17,7 +17,10 @@ from pathlib import Path
 
 import trustme
 
+from jobqueue.access.tls import Tls
+from jobqueue.metrics.process import Metrics
 from tests.access.secure import Link, Secure, is_answered, secure
+from tests.jobqueue.access.authorities import Files
 from tests.kit.waiting import until
 
 RATE = int(os.environ.get("JOBQUEUE_TLS_RATE", "300"))
@@ -179,6 +182,19 @@ async def test_files_that_do_not_load_change_nothing_and_are_logged() -> None:
             files.issue()
             await service.reload()
             assert await serial(service, context) != first
+
+
+async def test_authorities_that_are_being_written_are_read_when_they_have_come_to_rest(tmp_path: Path) -> None:
+    files = Files(tmp_path, clients=trustme.CA())
+    one, other = (trustme.CA().cert_pem.bytes() for _ in range(2))
+    tls = Tls(files.settings, Metrics())
+    before = tls.context
+    assert tls.tick() > 1
+    files.client_ca.write_bytes(one)
+    assert tls.tick() == 1
+    files.client_ca.write_bytes(one + other)
+    assert tls.tick() == 1 and tls.context is before
+    assert tls.tick() > 1 and len(tls.context.get_ca_certs()) == 2
 
 
 def other_key(file: Path) -> bytes:

@@ -12,6 +12,7 @@ from buckets.access.tokens import Entry, Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access import table as table_module
+from jobqueue.access import tokens_file
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.records import MOST, Record, as_json, as_table
 from jobqueue.access.token import Token
@@ -253,10 +254,17 @@ def in_file(name: str, token_id: str = "") -> tuple[Token, str]:
     return token, as_table(record)
 
 
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter times between looks at a file, and for which it is to be the same."""
+    monkeypatch.setattr(table_module, "FILE_S", 0.05)
+    for module in (table_module, tokens_file):
+        monkeypatch.setattr(module, "SAME_S", 0.05)
+
+
 async def test_the_tokens_of_a_file_are_live_and_follow_it(
     redis_server: RedisServer, issuing: Issuing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "FILE_S", 0.05)
+    quick(monkeypatch)
     path = tmp_path / "tokens.toml"
     (first, one), (second, two) = in_file("one"), in_file("two")
     path.write_text(one)
@@ -278,7 +286,7 @@ async def test_a_bad_file_changes_nothing_and_is_logged(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(table_module, "FILE_S", 0.05)
+    quick(monkeypatch)
     path = tmp_path / "tokens.toml"
     first, one = in_file("one")
     path.write_text(one)
@@ -300,6 +308,10 @@ async def test_a_bad_file_changes_nothing_and_is_logged(
             assert sorted(record.name for record in table.live()) == ["a", "one"]
             assert first.text not in logged
         path.unlink()
+        await until(lambda: "cannot be read" in capfd.readouterr().out)
+        path.write_text("")
+        await until(lambda: "it has no token, and had some before" in capfd.readouterr().out)
+        assert len(table.live()) == 2
         path.write_text(one + in_file("two")[1])
         await until(lambda: len(table.live()) == 3)
 

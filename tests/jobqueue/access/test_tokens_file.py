@@ -93,11 +93,27 @@ def test_a_file_that_cannot_be_read_is_named(path: str) -> None:
         read(path)
 
 
-def test_each_change_of_a_file_is_noticed_once(tmp_path: Path) -> None:
+def test_each_change_of_a_file_is_noticed_once_when_it_has_been_the_same_for_a_second(tmp_path: Path) -> None:
     path = tmp_path / "tokens.toml"
     file = TokensFile(str(path))
-    assert not file.has_changed()
+    assert not file.has_changed(0.0)
     for text in ("a", "bb", None):
         path.write_text(text) if text else path.unlink()
-        assert file.has_changed()
-        assert not file.has_changed()
+        assert not file.has_changed(10.0) and file.is_changing
+        assert not file.has_changed(10.9)
+        assert file.has_changed(11.0) and not file.is_changing
+        assert not file.has_changed(20.0)
+
+
+def test_a_file_that_is_written_piece_by_piece_is_noticed_after_the_last_piece(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text("before")
+    file = TokensFile(str(path))
+    with path.open("w") as written:
+        for piece in range(5):
+            assert not file.has_changed(piece * 0.9)
+            written.write("piece")
+            written.flush()
+            assert not file.is_as_seen()
+    assert not file.has_changed(4.5) and file.is_as_seen()
+    assert file.has_changed(5.5)
