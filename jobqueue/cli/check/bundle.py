@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-import os
 import platform
 import re
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+from typing import IO
 
 from buckets.errors import JobQueueError
 from jobqueue import __version__
@@ -33,10 +35,19 @@ class Bundle:
         self._files[name] = "".join(f"{line}\n" for line in lines)
 
     def write(self, path: str) -> None:
-        """Write them into a file that its owner alone may read. Raises OSError."""
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.fchmod(opened, 0o600)  # of a file that was there, too
-        with open(opened, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:  # noqa: PTH123 - has its mode
+        """Write them into a new file that its owner alone may read, in the place of any other file or link of that
+        name. Raises OSError."""
+        opened, new = tempfile.mkstemp(dir=Path(path).parent)
+        try:
+            with open(opened, "wb") as file:  # noqa: PTH123 - has its mode
+                self._pack(file)
+            Path(new).replace(path)
+        except BaseException:
+            Path(new).unlink(missing_ok=True)
+            raise
+
+    def _pack(self, file: IO[bytes]) -> None:
+        with tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, text in sorted(self._files.items()):
                 data = text.encode("utf-8", "replace")
                 about = tarfile.TarInfo(f"{_FOLDER}/{name}.txt")

@@ -9,7 +9,7 @@ from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.protocols import SocketDialect, Tools
 from jobqueue.protocols.beanstalkd import holding, jobs, replies, statistics, watching
 from jobqueue.protocols.beanstalkd.connection import Begin, Commands, Connection, Desk
-from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED
+from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED, STRANGE
 from jobqueue.wires.stream import Streams
 
 
@@ -22,6 +22,13 @@ async def quit_(connection: Connection) -> bytes:
 async def refused(connection: Connection, reply: bytes) -> bytes:
     """What cannot be read."""
     return reply
+
+
+async def strange(connection: Connection, reply: bytes) -> bytes:
+    """A first line that is no command."""
+    connection.write(reply)
+    connection.close()
+    return replies.NOTHING
 
 
 COMMANDS: Commands = {
@@ -51,6 +58,7 @@ COMMANDS: Commands = {
     "stats-tube": statistics.stats_tube,
     QUIT: quit_,
     REFUSED: refused,
+    STRANGE: strange,
 }
 BEGINS: Mapping[str, Begin] = {
     "put": jobs.begin_puts,

@@ -1,7 +1,8 @@
 """The parser of a connection: from the bytes of a client to requests, as beanstalkd itself reads them.
 
 A request is the name of its command and its arguments, checked for form. What cannot be read is a `REFUSED` one with
-the answer to it; the bytes behind it are the next command.
+the answer to it; the bytes behind it are the next command. Only a first line that is no command is `STRANGE`: it comes
+from a program that speaks another protocol, which a web page may have made to send it, and nothing behind it is read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from jobqueue.schema.fields import TEN_YEARS_S
 
 LONGEST_LINE = 224  # bytes, with its end
 REFUSED = "refused"
+STRANGE = "strange"
 QUIT = "quit"
 PUT = "put"
 
@@ -71,6 +73,8 @@ class Parser:
             was_cut, self._is_cutting = self._is_cutting, False
             if is_first and line[:-1].endswith(_HTTP):
                 return QUIT, ()  # a browser, which can be made to send commands behind its head
+            if is_first and (was_cut or _is_strange(line)):
+                return STRANGE, (BAD_FORMAT if was_cut else UNKNOWN_COMMAND,)
             if was_cut:
                 return _refused(BAD_FORMAT)
         word, space, rest = line.partition(b" ")
@@ -104,6 +108,12 @@ class Parser:
         self._skip -= taken
         del received[:taken]
         return None if self._skip else _refused(JOB_TOO_BIG)
+
+
+def _is_strange(line: bytes) -> bool:
+    """Whether it names no command."""
+    word, space, rest = line.partition(b" ")
+    return word != b"put" and _read(line, word, rest if space else None) == _refused(UNKNOWN_COMMAND)
 
 
 def _refused(answer: bytes) -> Request:

@@ -90,7 +90,8 @@ def files_of(bundle: Path) -> dict[str, str]:
 
 async def test_the_bundle_helps_and_shows_no_secret_and_no_job(tmp_path: Path) -> None:
     bundle, less = tmp_path / "bundle.tar.gz", tmp_path / "less.tar.gz"
-    bundle.touch(0o644)  # from another time
+    (tmp_path / "elsewhere").write_text("kept")
+    bundle.symlink_to(tmp_path / "elsewhere")  # that someone else has laid there
     async with ward(tmp_path) as sick:
         ran = await sick.doctor(sick.all, *sick.local, "--bundle", str(bundle))
         assert ran.code == 0, ran
@@ -112,7 +113,8 @@ async def test_the_bundle_helps_and_shows_no_secret_and_no_job(tmp_path: Path) -
     for issued in (sick.all, sick.narrow):
         assert issued.token.text not in everything and issued.token.text[12:30] not in everything
         assert issued.record.id not in everything
-    assert stat.S_IMODE(bundle.stat().st_mode) == 0o600
+    assert stat.S_IMODE(bundle.lstat().st_mode) == 0o600 and not bundle.is_symlink()
+    assert (tmp_path / "elsewhere").read_text() == "kept"
     # Who may not look is shown less, and of a service at a URL the settings are not known.
     assert "ok   token: narrow; rights: add; topics: all\n" in narrow.out
     assert "ok   figures: not seen: /metrics is for tokens with the right metrics\n" in narrow.out

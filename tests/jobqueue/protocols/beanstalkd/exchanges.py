@@ -141,6 +141,8 @@ SAME = {
         < {65535}
     """,
     "a line may have 224 bytes and no more": """
+        > list-tube-used
+        < USING default
         > {222}
         < UNKNOWN_COMMAND
         > {500}
@@ -490,6 +492,8 @@ SAME = {
         < BAD_FORMAT
     """,
     "other commands are unknown": """
+        > list-tube-used
+        < USING default
         > foo
         > PUT 1 0 60 1
         >
@@ -589,6 +593,20 @@ OURS = {
         < BAD_FORMAT
         < BAD_FORMAT
         < BAD_FORMAT
+    """,
+    "a first line that is no command closes": """
+        > USER anonymous
+        > put 1 0 60 1
+        > x
+        < UNKNOWN_COMMAND
+        < (closed)
+    """,
+    "a first line that is too long closes": """
+        > x{500}
+        > put 1 0 60 1
+        > x
+        < BAD_FORMAT
+        < (closed)
     """,
     "a request over HTTP closes": """
         > POST / HTTP/1.1

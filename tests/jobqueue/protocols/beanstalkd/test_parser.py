@@ -6,19 +6,24 @@ import pytest
 
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.protocols.beanstalkd import priorities
-from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED, Parser, Request
+from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED, STRANGE, Parser, Request
 from jobqueue.protocols.beanstalkd.tubes import Names, Tubes, is_tube
 
 LEVELS = Beanstalkd().levels
 
+_BAD: Request = (REFUSED, (b"BAD_FORMAT\r\n",))
 STREAMS: dict[bytes, list[Request]] = {
     b"reserve\r\ndelete 7\r\n": [("reserve", ()), ("delete", (7,))],
     b"put 1 2 3 4\r\na\r\nb\r\nquit\r\n": [("put", (1, 2, 3, b"a\r\nb")), (QUIT, ())],
     b"put 1 2 3 0\r\n\r\nstats\r\n": [("put", (1, 2, 3, b"")), ("stats", ())],
     b"put 1 2 3 11\r\n0123456789a\r\nuse a\r\n": [(REFUSED, (b"JOB_TOO_BIG\r\n",)), ("use", ("a",))],
     b"put 1 2 3 2\r\nabcd\r\n": [(REFUSED, (b"EXPECTED_CRLF\r\n",)), (REFUSED, (b"UNKNOWN_COMMAND\r\n",))],
-    b"x" * 223 + b"\r\nuse a\r\n": [(REFUSED, (b"BAD_FORMAT\r\n",)), ("use", ("a",))],
-    b"x" * 5000 + b"\r\nuse a\r\n": [(REFUSED, (b"BAD_FORMAT\r\n",)), ("use", ("a",))],
+    b"stats\r\n" + b"x" * 223 + b"\r\nstats\r\n": [("stats", ()), _BAD, ("stats", ())],
+    b"stats\r\n" + b"x" * 5000 + b"\r\nstats\r\n": [("stats", ()), _BAD, ("stats", ())],
+    b"x" * 223 + b"\r\nuse a\r\n": [(STRANGE, (b"BAD_FORMAT\r\n",))],
+    b"x" * 222 + b"\r\nuse a\r\n": [(STRANGE, (b"UNKNOWN_COMMAND\r\n",))],
+    b"use -\r\nuse a\r\n": [_BAD, ("use", ("a",))],
+    b"put 1 2 3 x\r\nuse a\r\n": [_BAD, ("use", ("a",))],
     b"use a\r\nx\r\r\nuse b\r\n": [("use", ("a",)), (REFUSED, (b"UNKNOWN_COMMAND\r\n",)), ("use", ("b",))],
     b"release 1 2 3\r\nbury 1 2\r\n": [("release", (1, 2, 3)), ("bury", (1, 2))],
     b"pause-tube a 5\r\nstats-tube a\r\n": [("pause-tube", ("a", 5)), ("stats-tube", ("a",))],
