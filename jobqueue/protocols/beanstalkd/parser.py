@@ -68,19 +68,18 @@ class Parser:
             return None
         line = bytes(received[:end])
         del received[: end + 2]
-        if self._is_first or self._is_cutting:
-            is_first, self._is_first = self._is_first, False
+        is_first = self._is_first
+        if is_first or self._is_cutting:
+            self._is_first = False
             was_cut, self._is_cutting = self._is_cutting, False
             if is_first and line[:-1].endswith(_HTTP):
                 return QUIT, ()  # a browser, which can be made to send commands behind its head
-            if is_first and (was_cut or _is_strange(line)):
-                return STRANGE, (BAD_FORMAT if was_cut else UNKNOWN_COMMAND,)
             if was_cut:
-                return _refused(BAD_FORMAT)
+                return STRANGE if is_first else REFUSED, (BAD_FORMAT,)
         word, space, rest = line.partition(b" ")
-        if word == b"put" and space:
-            return self._begin_put(received, rest, most_bytes)
-        return _read(line, word, rest if space else None)
+        is_put = word == b"put" and space
+        request = self._begin_put(received, rest, most_bytes) if is_put else _read(line, word, rest if space else None)
+        return (STRANGE, request[1]) if is_first and request == _UNKNOWN else request
 
     def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
         numbers = _numbers(rest, 4, _U32)
@@ -110,12 +109,6 @@ class Parser:
         return None if self._skip else _refused(JOB_TOO_BIG)
 
 
-def _is_strange(line: bytes) -> bool:
-    """Whether it names no command."""
-    word, space, rest = line.partition(b" ")
-    return word != b"put" and _read(line, word, rest if space else None) == _refused(UNKNOWN_COMMAND)
-
-
 def _refused(answer: bytes) -> Request:
     return REFUSED, (answer,)
 
@@ -132,6 +125,9 @@ def _read(line: bytes, word: bytes, rest: bytes | None) -> Request:
     if line.startswith(b"quit"):
         return QUIT, ()
     return _refused(BAD_FORMAT if b"\0" in line or line.startswith(_BEGINNINGS) else UNKNOWN_COMMAND)
+
+
+_UNKNOWN = _refused(UNKNOWN_COMMAND)
 
 
 def _numbers(text: bytes, count: int, most: int) -> list[int] | None:
