@@ -105,6 +105,7 @@ class Service(Lifecycle):
         self._engine: Engine | None = None
         self._tokens: Table | None = None
         self._dialects: dict[str, Dialect[Any]] = {}
+        self._refuses_jobs = False
         self._noting: set[asyncio.Task[None]] = set()
 
     def reload(self, later: Loaded) -> None:
@@ -138,6 +139,12 @@ class Service(Lifecycle):
 
     async def _noted(self) -> None:
         await asyncio.gather(*self._noting)
+
+    def refuse_jobs(self) -> None:
+        """Take no more jobs over the protocols whose own servers can do that."""
+        self._refuses_jobs = True
+        for dialect in self._dialects.values():
+            dialect.refuses_jobs = True
 
     def kill(self) -> None:
         """Nothing to do: all of a service ends with its process, except its embedded Redis, which the next start takes
@@ -348,6 +355,7 @@ class Service(Lifecycle):
             commands = Commands(engine, metrics, settings.redis_timeout_s, name)
             tools = Tools(commands, settings, limits, engine.give_back, entry, is_ready, redis_s)
             made[name] = load_dialect(name)(tools, options)
+            made[name].refuses_jobs = self._refuses_jobs
         return made
 
 

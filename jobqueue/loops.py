@@ -1,11 +1,14 @@
-"""Loops: what runs beside the requests for as long as a service does."""
+"""Loops: what runs beside the requests for as long as a service does; and the signals that end a program, or that other
+programs give a meaning to and that would kill it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -77,3 +80,28 @@ def checks(loops: Iterable[Loop]) -> dict[str, bool]:
 def _log_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         log.error("task.ended", task=task.get_name(), exc_info=task.exception())
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` on SIGTERM and SIGINT, and on SIGHUP too, as the terminal was closed. Log other signals."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    on_signal(signal.SIGHUP, stop)
+    log_others(signal.SIGUSR1, signal.SIGUSR2)
+
+
+def log_others(*numbers: signal.Signals) -> None:
+    """Log these signals, which change nothing here."""
+    for number in numbers:
+        on_signal(number, partial(log_ignored, number))
+
+
+def on_signal(number: signal.Signals, call: Callable[[], None]) -> None:
+    """Call this on a signal, unless the process was started to ignore it, as by nohup."""
+    if signal.getsignal(number) is not signal.SIG_IGN:
+        asyncio.get_running_loop().add_signal_handler(number, call)
+
+
+def log_ignored(number: signal.Signals) -> None:
+    """Log a signal that changes nothing here."""
+    log.warning("signal.ignored", signal=number.name)

@@ -22,7 +22,7 @@ from buckets.errors import JobQueueError
 from jobqueue.access.secret_values import without_secret
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
-from jobqueue.loops import Loop, running
+from jobqueue.loops import Loop, log_ignored, on_signal, running, stop_on_signals
 from jobqueue.settings import Loaded, Settings, Sources
 from jobqueue.workers.notify import Notify, taken_from
 
@@ -77,6 +77,10 @@ class Lifecycle(ABC):
         await self.answers()
 
     @abstractmethod
+    def refuse_jobs(self) -> None:
+        """Take no more jobs over the protocols whose own servers can do that."""
+
+    @abstractmethod
     def kill(self) -> None:
         """End at once whatever does not end with this process."""
 
@@ -115,7 +119,8 @@ async def live(
 ) -> None:
     """Run a service until SIGTERM or SIGINT; a second one ends the process at once. `started(url)` is called when it
     listens. SIGHUP applies the policies of `reread()`; without `reread`, SIGHUP (its terminal was closed) stops the
-    service too. The service manager, if there is one, is told of all this."""
+    service too. On SIGUSR1 beanstalkd's protocol takes no more jobs, as there; SIGUSR2 is logged. The service manager,
+    if there is one, is told of all this."""
     stop = asyncio.Event()
     notify = taken_from(os.environ, os.getpid())
 
@@ -127,11 +132,17 @@ async def live(
         notify.stopping()
         stop.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, request_stop)
-    hang_up = Reloads(service, settings, reread, notify).reload if reread else request_stop
-    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    def drain() -> None:
+        if settings.protocols.beanstalkd is None:
+            log_ignored(signal.SIGUSR1)
+            return
+        log.info("service.draining", protocols=["beanstalkd"])
+        service.refuse_jobs()
+
+    stop_on_signals(request_stop)
+    if reread:
+        on_signal(signal.SIGHUP, Reloads(service, settings, reread, notify).reload)
+    on_signal(signal.SIGUSR1, drain)
 
     def listens() -> None:
         redis = without_secret(settings.redis)

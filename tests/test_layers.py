@@ -59,7 +59,9 @@ MAY_USE = {
 """What a part uses of other packages. The command line and the workers of sinks are users of a service like any other;
 the service itself does not use the client."""
 ONLY = {
-    "jobqueue.console": ("jobqueue.console", "jobqueue.cli.client", "jobqueue.cli.humanize", "jobqueue.cli.times"),
+    "jobqueue.console": (
+        *("jobqueue.console", "jobqueue.cli.client", "jobqueue.cli.humanize", "jobqueue.cli.times", "jobqueue.loops"),
+    ),
 }
 """Parts that use nothing else of ours, other packages included, but for `jobqueue_client`. The console sees what the
 service answers, and nothing behind it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import Callable
 
 import structlog
@@ -13,6 +12,7 @@ from aiohttp import web
 
 from jobqueue.console.options import Options
 from jobqueue.console.site import Site
+from jobqueue.loops import stop_on_signals
 
 log = structlog.get_logger()
 
@@ -26,9 +26,7 @@ async def serve(options: Options, listens: Callable[[], None] = lambda: None, *,
     with contextlib.suppress(OSError):  # a sandbox may forbid it
         os.nice(_NICE)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signals(stop.set)
     runner = web.AppRunner(
         Site(options).application,
         access_log=None,
@@ -37,7 +35,7 @@ async def serve(options: Options, listens: Callable[[], None] = lambda: None, *,
     )
     await runner.setup()
     certificate = options.certificate
-    looking = loop.create_task(certificate.run()) if certificate else None
+    looking = asyncio.create_task(certificate.run()) if certificate else None
     try:
         context = certificate.context if certificate else None
         await web.TCPSite(

@@ -119,6 +119,8 @@ class Dialect(ABC, Generic[Options]):
         self.tools = tools
         self.options = options
         """Replaced when the settings are reloaded; its port stays."""
+        self.refuses_jobs = False
+        """Whether it takes no more jobs, where its own server can do that: the service got SIGUSR1."""
 
     async def ask(self, command: Inner | Command | BadRequest, reserved: list[Job] | None = None) -> Answer:
         """The answer to a command, or to what refuses one, as far as the request may do that: whoever let it in has set

@@ -27,7 +27,7 @@ from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory
 from jobqueue.redis_server.fitness import redis_at
-from jobqueue.settings import Settings
+from jobqueue.settings import Loaded, Settings
 from jobqueue.workers.messages import Inbox
 from jobqueue.workers.supervised import obey, report
 
@@ -47,8 +47,8 @@ async def _write(name: str) -> int:
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
-    loaded = await inbox.loaded()
-    assert loaded, "the first message says how to start"
+    loaded = await inbox.message()
+    assert isinstance(loaded, Loaded), "the first message says how to start"
     settings = loaded.settings
     logs.set_up(settings.log_level, settings.log_format, name)
     share_as(worker_name(os.getppid(), name))
@@ -64,7 +64,7 @@ async def _answer(inbox: Inbox) -> None:
     """Answer all messages; none of the settings that a running service takes over is of the journal."""
     while True:
         report("")
-        await inbox.loaded()
+        await inbox.message()
 
 
 async def _drain(settings: Settings, stop: asyncio.Event) -> bool:

@@ -1,4 +1,5 @@
-"""The messages of a supervisor to its workers: how to start, later other settings, and questions whether they answer.
+"""The messages of a supervisor to its workers: how to start, later other settings, that they are to refuse jobs,
+and questions whether they answer.
 
 They travel through a pipe, the worker's standard input, as JSON behind its length (4 bytes). So no command line shows a
 Redis URL with its password, and the end of the pipe shows the worker that its supervisor is gone. A question is empty.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
@@ -19,11 +21,18 @@ QUESTION = bytes(_HEAD)
 """Whether the worker answers."""
 
 
+def _framed(data: bytes) -> bytes:
+    return len(data).to_bytes(_HEAD, "big") + data
+
+
+REFUSE_JOBS = _framed(b'"refuse jobs"')
+"""The worker is to take no more jobs over the protocols whose own servers can do that."""
+
+
 def encode(loaded: Loaded) -> bytes:
     """The bytes of a message: all settings, with the URL of the Redis and the number of the port in use, and where they
     came from."""
-    data = msgspec.json.encode(loaded)
-    return len(data).to_bytes(_HEAD, "big") + data
+    return _framed(msgspec.json.encode(loaded))
 
 
 class Inbox(asyncio.Protocol):
@@ -43,7 +52,7 @@ class Inbox(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._orphaned()
 
-    async def loaded(self) -> Loaded | None:
-        """Wait for the next message: other settings, or None for a question."""
+    async def message(self) -> Loaded | Literal["refuse jobs"] | None:
+        """Wait for the next message; None is a question."""
         message = await self._messages.get()
-        return msgspec.json.decode(message, type=Loaded) if message else None
+        return msgspec.json.decode(message, type=Loaded | Literal["refuse jobs"]) if message else None

@@ -22,7 +22,7 @@ import structlog
 from buckets.errors import Unfit
 from jobqueue.metrics.shared import forget, worker_name
 from jobqueue.settings import SHARED_METRICS, Loaded
-from jobqueue.workers.messages import QUESTION, encode
+from jobqueue.workers.messages import QUESTION, REFUSE_JOBS, encode
 
 log = structlog.get_logger()
 
@@ -53,6 +53,7 @@ class Slot:
         self._folder = folder
         self._loaded = loaded
         self._unix = unix
+        self._refuses_jobs = False
         self._process: Process | None = None
         self._owed: deque[asyncio.Future[bool]] = deque()  # the answers to messages, in their order
         self._listens: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,6 +68,12 @@ class Slot:
         self._loaded = loaded
         if self._running:
             self._tell(self._running, encode(loaded))
+
+    def refuse_jobs(self) -> None:
+        """Have the worker refuse jobs, also in the processes to come."""
+        self._refuses_jobs = True
+        if self._running:
+            self._tell(self._running, REFUSE_JOBS)
 
     async def answers(self) -> bool:
         """Wait until the worker has done all that it was told. False: it ended instead, or there is no process now."""
@@ -169,6 +176,8 @@ class Slot:
             env=os.environ | {SHARED_METRICS: str(self._folder), "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self._tell(process, encode(self._loaded))
+        if self._refuses_jobs:
+            self._tell(process, REFUSE_JOBS)
         return process
 
     @property

@@ -12,9 +12,9 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def obey(supervisor: int) -> None:
-    """Take signals from the supervisor alone, and have the kernel kill this process when the thread that started it
-    ends: the supervisor's main thread."""
-    for ignored in (signal.SIGINT, signal.SIGHUP):
+    """Take signals from the supervisor alone, which passes on what others mean, and have the kernel kill this process
+    when the thread that started it ends: the supervisor's main thread."""
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(ignored, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -85,6 +85,11 @@ class Supervisor(Lifecycle):
             async with asyncio.timeout(_CATCH_UP_S):
                 await asyncio.gather(*(slot.answers() for slot in self._every_slot))
 
+    def refuse_jobs(self) -> None:
+        """Take no more jobs, in any worker, over the protocols whose own servers can do that."""
+        for slot in self._slots:
+            slot.refuse_jobs()
+
     def kill(self) -> None:
         """Kill the workers, hung ones too, and remove their folder."""
         for slot in self._every_slot:

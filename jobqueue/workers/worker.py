@@ -27,6 +27,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
+from jobqueue.settings import Loaded
 from jobqueue.workers.messages import Inbox
 from jobqueue.workers.supervised import obey, report
 
@@ -46,8 +47,8 @@ async def _serve(number: int, unix: socket.socket | None = None) -> int:
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
-    loaded = await inbox.loaded()
-    assert loaded, "the first message says how to start"
+    loaded = await inbox.message()
+    assert isinstance(loaded, Loaded), "the first message says how to start"
     settings = loaded.settings
     logs.set_up(settings.log_level, settings.log_format, number)
     share_as(worker_name(os.getppid(), number))
@@ -67,9 +68,12 @@ async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
     await listens.wait()
     while True:
         report("")
-        if later := await inbox.loaded():
+        message = await inbox.message()
+        if message == "refuse jobs":
+            service.refuse_jobs()
+        elif message:
             try:
-                service.reload(later)
+                service.reload(message)
             except SettingsError as error:  # its supervisor, which is still starting, will refuse them, too
                 log.error("settings.refused", error=str(error))
 

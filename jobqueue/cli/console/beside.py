@@ -17,6 +17,7 @@ from jobqueue.console import serving
 from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, running
 from jobqueue.process import loop_factory
+from jobqueue.settings import Loaded
 from jobqueue.workers.console import service_url
 from jobqueue.workers.messages import Inbox
 from jobqueue.workers.supervised import obey, report
@@ -33,8 +34,8 @@ async def _serve(name: str) -> int:
     """Serve until SIGTERM; the exit code."""
     loop = asyncio.get_running_loop()
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
-    loaded = await inbox.loaded()
-    assert loaded, "the first message says how to start"
+    loaded = await inbox.message()
+    assert isinstance(loaded, Loaded), "the first message says how to start"
     settings = loaded.settings
     logs.set_up(settings.log_level, settings.log_format, name)
     listens = asyncio.Event()
@@ -56,7 +57,7 @@ async def _answer(inbox: Inbox, listens: asyncio.Event) -> None:
     await listens.wait()
     while True:
         report("")
-        await inbox.loaded()
+        await inbox.message()
 
 
 if __name__ == "__main__":

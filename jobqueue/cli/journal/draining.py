@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from jobqueue.journal.reading.running import LEAST_TIMEOUT_S, drain, unless
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused, address
+from jobqueue.loops import stop_on_signals
 from jobqueue.process import loop_factory
 from jobqueue.redis_server.data_directory import running_at
 from jobqueue.redis_server.fitness import redis_at
@@ -117,8 +117,7 @@ def stopped_by_signals() -> asyncio.Event:
             os._exit(LEFT)  # what was begun comes again, and is known by its place
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, request_stop)
+    stop_on_signals(request_stop)
     return stop
 
 

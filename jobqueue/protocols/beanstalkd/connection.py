@@ -192,6 +192,11 @@ class Connection(Stream[Run]):
         """Whether the service stops."""
         return self.desk.streams.draining
 
+    @property
+    def refuses_jobs(self) -> bool:
+        """Whether a put is DRAINING."""
+        return self.is_draining or self.desk.dialect.refuses_jobs
+
     def take(self) -> Run | None:
         """The next command, with like ones that follow it."""
         if self._left is not None:

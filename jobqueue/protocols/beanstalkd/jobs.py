@@ -38,7 +38,7 @@ def begin_puts(connection: Connection, run: Run) -> bool:
     """Jobs for the used tube."""
     puts = run[1]
     jobs = [_new(connection, *put) for put in puts]
-    if connection.is_draining or None in jobs:
+    if connection.refuses_jobs or None in jobs:
         return False
     took = connection.taking(partial(_put, connection, puts))
     if not connection.desk.plain.add_numbered(cast(list[New], jobs), took):
@@ -77,7 +77,7 @@ async def put(connection: Connection, puts: Sequence[Put]) -> bytes:
 
 
 async def _put_all(connection: Connection, puts: Sequence[Put]) -> list[bytes]:
-    if connection.is_draining:
+    if connection.refuses_jobs:
         return [replies.DRAINING] * len(puts)
     adds = [_add(connection, *each) for each in puts]
     commands = [add for add in adds if add is not None]

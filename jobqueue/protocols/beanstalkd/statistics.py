@@ -116,7 +116,7 @@ async def stats(connection: Connection) -> bytes:
             **_of_connections(desk),
             **_of_process(),
             **dict.fromkeys(_BINLOG, 0),
-            "draining": "true" if connection.is_draining else "false",
+            "draining": "true" if connection.refuses_jobs else "false",
             **_of_host(),
         }
     )

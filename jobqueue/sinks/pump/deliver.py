@@ -12,6 +12,7 @@ from jobqueue_client import JobQueueError
 from jobqueue_client.access.options import AccessFields
 
 from jobqueue.errors import SettingsError
+from jobqueue.loops import on_signal, stop_on_signals
 from jobqueue.sinks import Common, Down, WrongDestination
 from jobqueue.sinks.pump import file as files
 from jobqueue.sinks.pump.figures import Figures
@@ -45,10 +46,8 @@ class Deliver:
         service = self._file.service
         if service.metrics_port:
             self._figures.serve(service.metrics_host, service.metrics_port)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._ask_reload)
+        stop_on_signals(self._stop)
+        on_signal(signal.SIGHUP, self._ask_reload)
         self._begin(self._file)
         while self._running and not self._stopping.is_set():
             self._changed.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ import structlog
 from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, Retry, Worker
 from jobqueue_client.access.options import AccessFields
 
+from jobqueue.loops import stop_on_signals
 from jobqueue.sinks.webhook import callback as callbacks
 from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
@@ -160,7 +160,6 @@ async def work(options: Options) -> bool:
 async def _serve(worker: Worker) -> bool:
     """Serve until a signal; a second one ends the grace."""
     serving = asyncio.create_task(worker.serve())
-    loop = asyncio.get_running_loop()
     stopping = False
 
     def stop() -> None:
@@ -170,8 +169,7 @@ async def _serve(worker: Worker) -> bool:
         stopping = True
         worker.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    stop_on_signals(stop)
     try:
         return await serving
     except asyncio.CancelledError:
