@@ -25,7 +25,8 @@ _COUNTED = (
     *("release", "use", "watch", "ignore", "bury", "kick", "touch", "stats", "stats-job", "stats-tube", "list-tubes"),
     *("list-tube-used", "list-tubes-watched", "pause-tube"),
 )
-_INEXACT_S = 0.1  # what is known of the clock of Redis; without it, a pause of 60 s had 61 left
+# What is known of the clock of Redis; without it, a pause of 60 s had 61 left, and a lease all of its ttr.
+_INEXACT_S = 0.1
 _BEGUN = time.monotonic()
 _ID = secrets.token_hex(8)
 
@@ -51,7 +52,7 @@ def _of_job(desk: Desk, number: int, job: Job) -> dict[str, Any]:
         "age": max(int((now_ms - job.created) / 1000), 0),
         "delay": delay,
         "ttr": job.own_ttr // 1000,
-        "time-left": max(int((job.next - now_ms) / 1000), 0) if is_timed else 0,
+        "time-left": max(int((job.next - now_ms) / 1000 - _INEXACT_S), 0) if is_timed else 0,
         "file": 0,
         "reserves": job.deliveries,
         "timeouts": 0,
