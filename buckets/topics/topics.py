@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from buckets.errors import JobQueueError, Unavailable
+from buckets.errors import JobQueueError
 from buckets.job import LIVE, Job, State
 from buckets.keys import shard_of
 from buckets.pool.pool import Pool
@@ -19,6 +19,7 @@ from buckets.topics.within import reaches
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000  # widths of the bins in a histogram
 _WHOLE = 4000  # fields of a histogram that are read at once: 0.4 ms of Redis
+_FEW = 100  # bins of a histogram that are read with those of other topics
 _PAGE = 100  # topics, or dead letters, per step
 AT_ONCE = 10  # histograms, or those of one topic: each may take a millisecond of the process
 _FORGOTTEN = 50  # topics per script; each has 13 keys
@@ -217,14 +218,24 @@ class Topics:
             name: {state.word: number for state, number in zip(LIVE, row, strict=True)}
             for name, row in zip(names, rows, strict=True)
         }
-        waiting = [name for name in names if counts[name][State.READY.word]]
-        oldest = dict(zip(waiting, await asyncio.gather(*map(self._oldest_ready_ms, waiting)), strict=True))
+        oldest = await self._oldest_ready_ms([name for name in names if counts[name][State.READY.word]])
         return [Topic(name, counts[name], oldest.get(name), pauses.get(name)) for name in names]
 
-    async def _oldest_ready_ms(self, name: str) -> int | None:
+    async def _oldest_ready_ms(self, names: Sequence[str]) -> dict[str, int]:
+        """How long the oldest ready job of each topic has waited; those of which that is unknown are left out."""
+        if not names:
+            return {}
+        found: dict[str, int] = {}
+        for now_ms, *rows in await self._in_all(lambda shard: self._rows(shard, names)):
+            for name, row in zip(names, rows, strict=True):
+                if row and row[0]:
+                    found[name] = max(now_ms - row[0], found.get(name, 0))
+        return found
+
+    async def _rows(self, shard: int, names: Sequence[str], *, adds_up: bool = False, bins: int = -1) -> Any:
+        """What the script `stats` answers. `bins`: of a histogram that is read, at most; -1: none."""
         now = self.pool.clock.now()
-        replies = await self._in_all(lambda shard: self.pool.call("stats", shard, now=now, topic=name))
-        return max((now_ms - since for now_ms, since, *_ in replies if since), default=None)
+        return await self.pool.call("stats", shard, names, now=now, sum=int(adds_up), whole_bins=bins)
 
     async def paused_until(self, name: str, near: str | None = None) -> int | None:
         """The end of a topic's pause, as `Topic.paused_until`. `near`: a job, whose shard is asked; all have the
@@ -316,27 +327,37 @@ class Topics:
         (see within.py)."""
         stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
         if topic is None:
-            homes = [home for home in await self._homes() if home[1].startswith(prefix) and reaches(within, home[1])]
+            by_shard = [
+                [name for name in names if name.startswith(prefix) and reaches(within, name)]
+                for names in await self._in_all(self.names)
+            ]
         else:
-            homes = [(shard, topic) for shard in range(len(self.pool.keys))]
-        some = max(AT_ONCE, len(self.pool.keys))
-        for at in range(0, len(homes), some):
-            await asyncio.gather(*(self._add_figures(stats, *home) for home in homes[at : at + some]))
+            by_shard = [[topic]] * len(self.pool.keys)
+
+        async def add(shard: int) -> None:
+            for some in _batched(by_shard[shard], _PAGE):
+                await self._add_figures(stats, shard, some)
+
+        await self._in_all(add)
         words = [state.word for state in LIVE]
         stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in words}
         stats.counts = {word: stats.counts.get(word, 0) for word in words}
         return stats
 
-    async def _add_figures(self, stats: Stats, shard: int, topic: str) -> None:
-        pool = self.pool
-        now, since, *fields = await pool.call("stats", shard, now=pool.clock.now(), topic=topic)
-        for name, value in zip(fields[::2], fields[1::2], strict=True):
+    async def _add_figures(self, stats: Stats, shard: int, topics: Sequence[str]) -> None:
+        now, (since, counts, bins, large) = await self._rows(shard, topics, adds_up=True, bins=_FEW)
+        for name, value in zip(counts[::2], counts[1::2], strict=True):
             word = name.decode("utf-8", "replace")
             stats.counts[word] = stats.counts.get(word, 0) + number_in(value)
         if since:
             stats.oldest_ready_ms = max(now - since, stats.oldest_ready_ms or 0)
-        for each, number in await self.bins(shard, topic):
-            stats.due[_range_of(each.begin - now)] += number
+        for name, value in zip(bins[::2], bins[1::2], strict=True):
+            stats.due[_range_of(bin_of(name).begin - now)] += number_in(value)
+        for at in range(0, len(large), AT_ONCE):
+            some = _words(large[at : at + AT_ONCE])
+            for found in await asyncio.gather(*(self.bins(shard, topic) for topic in some)):
+                for each, number in found:
+                    stats.due[_range_of(each.begin - now)] += number
 
     async def _homes(self) -> list[tuple[int, str]]:
         """Each shard with each of its topics, the most recently used of a shard first."""
@@ -401,31 +422,39 @@ class Topics:
         return any(await asyncio.gather(*(is_earlier(*each) for each in buckets)))
 
     async def figures(self, name_of: Callable[[str], str]) -> dict[str, Stats]:
-        """The figures by topic, without due times: a command per topic, and a script where jobs are ready.
+        """The figures by topic, without due times.
 
         Topics that get the same name from `name_of`, which is called for the most recently used first, are summed. A
         topic whose figures another program spoilt is left out. Raises Unavailable.
         """
         figures: dict[str, Stats] = {}
-        homes = await self._homes()
-        for at in range(0, len(homes), _PAGE):
-            page = homes[at : at + _PAGE]
-            found = await asyncio.gather(*(self._figures_of(*home) for home in page), return_exceptions=True)
-            for (_, name), each in zip(page, found, strict=True):
-                if isinstance(each, Unavailable):
-                    raise each
-                if not isinstance(each, BaseException):
-                    _add_up(figures.setdefault(name_of(name), Stats({}, {}, None, {})), *each)
+        named: list[list[tuple[str, str]]] = [[] for _ in self.pool.keys]
+        for shard, name in await self._homes():
+            named[shard].append((name_of(name), name))
+
+        async def add(shard: int) -> None:
+            for some in _batched(named[shard], _PAGE):
+                now, *rows = await self._rows(shard, [name for _, name in some])
+                for (name, _), row in zip(some, rows, strict=True):
+                    if row and (numbers := _numbers(row[1])) is not None:
+                        oldest = now - row[0] if row[0] else None
+                        _add_up(figures.setdefault(name, Stats({}, {}, None, {})), numbers, oldest)
+
+        await self._in_all(add)
         return figures
 
-    async def _figures_of(self, shard: int, topic: str) -> tuple[dict[str, int], int | None]:
-        """The counts and totals of a topic in a shard, and how long its oldest ready job has waited, in ms."""
-        fields = await self.pool.redis.read("HGETALL", self.pool.keys[shard].counts(topic))
-        numbers = {name.decode(): int(value) for name, value in zip(fields[::2], fields[1::2], strict=True)}
-        if not numbers.get(State.READY.word):
-            return numbers, None
-        now, since, *_ = await self.pool.call("stats", shard, now=self.pool.clock.now(), topic=topic)
-        return numbers, now - since if since else None
+
+def _numbers(flat: Sequence[bytes]) -> dict[str, int] | None:
+    """Counters by their names; None if another program spoilt one."""
+    try:
+        return {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    except ValueError:
+        return None
+
+
+def _batched(names: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Parts of at most `size`."""
+    return (names[at : at + size] for at in range(0, len(names), size))
 
 
 def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) -> None:
