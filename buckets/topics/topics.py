@@ -41,6 +41,8 @@ RANGES = (
     ("under_30d", 2_592_000),
     ("over_30d", None),
 )
+_RANGES = tuple(name for name, _ in RANGES)
+_LIVE = tuple(state.word for state in LIVE)
 _ENDS_MS = [end * 1000 for _, end in RANGES if end is not None]
 
 
@@ -325,7 +327,7 @@ class Topics:
     async def stats(self, topic: str | None = None, *, prefix: str = "", within: str = "") -> Stats:
         """The figures of one topic, or of all topics together that begin with the prefix and are within
         (see within.py)."""
-        stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
+        stats = _no_figures()
         if topic is None:
             by_shard = [
                 [name for name in names if name.startswith(prefix) and reaches(within, name)]
@@ -336,16 +338,30 @@ class Topics:
 
         async def add(shard: int) -> None:
             for some in _batched(by_shard[shard], _PAGE):
-                await self._add_figures(stats, shard, some)
+                now, row = await self._rows(shard, some, adds_up=True, bins=_FEW)
+                await self._add_row(stats, shard, now, row)
 
         await self._in_all(add)
-        words = [state.word for state in LIVE]
-        stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in words}
-        stats.counts = {word: stats.counts.get(word, 0) for word in words}
-        return stats
+        return _sorted(stats)
 
-    async def _add_figures(self, stats: Stats, shard: int, topics: Sequence[str]) -> None:
-        now, (since, counts, bins, large) = await self._rows(shard, topics, adds_up=True, bins=_FEW)
+    async def each(self, prefix: str, within: str = "") -> dict[str, Stats]:
+        """The figures of each topic that begins with the prefix and is within."""
+        figures: dict[str, Stats] = {}
+
+        async def add(shard: int) -> None:
+            names = [name for name in await self.names(shard) if name.startswith(prefix) and reaches(within, name)]
+            for some in _batched(names, _PAGE):
+                now, *rows = await self._rows(shard, some, bins=_FEW)
+                for name, row in zip(some, rows, strict=True):
+                    stats = figures.setdefault(name, _no_figures())
+                    if row:
+                        await self._add_row(stats, shard, now, row)
+
+        await self._in_all(add)
+        return {name: _sorted(stats) for name, stats in figures.items()}
+
+    async def _add_row(self, stats: Stats, shard: int, now: int, row: Any) -> None:
+        since, counts, bins, large = row
         for name, value in zip(counts[::2], counts[1::2], strict=True):
             word = name.decode("utf-8", "replace")
             stats.counts[word] = stats.counts.get(word, 0) + number_in(value)
@@ -455,6 +471,17 @@ def _numbers(flat: Sequence[bytes]) -> dict[str, int] | None:
 def _batched(names: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Parts of at most `size`."""
     return (names[at : at + size] for at in range(0, len(names), size))
+
+
+def _no_figures() -> Stats:
+    return Stats(counts={}, totals={}, oldest_ready_ms=None, due=dict.fromkeys(_RANGES, 0))
+
+
+def _sorted(stats: Stats) -> Stats:
+    """Figures whose totals were counted among the jobs by state, where they belong."""
+    stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in _LIVE}
+    stats.counts = {word: stats.counts.get(word, 0) for word in _LIVE}
+    return stats
 
 
 def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) -> None:

@@ -122,6 +122,8 @@ async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answe
 @one_inner
 async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all that begin alike."""
+    if command.each:
+        return success(topics=await engine.listing.each(command.within.removesuffix("*"), handover.within))
     if command.topic is None:
         figures = await engine.listing.figures(command.within.removesuffix("*"), handover.within)
         return success(figures=figures, known=True, paused_until=None)

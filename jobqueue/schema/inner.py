@@ -148,6 +148,8 @@ class Stats(Struct):
 
     topic: str | None = None
     within: str = ""
+    each: bool = False
+    """Answers `topics` instead: the figures of each of them, by name."""
 
 
 class Topics(Struct):

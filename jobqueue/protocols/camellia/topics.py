@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,9 +12,7 @@ from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner
 
 Shown = dict[str, Any]
-Ask = Callable[[inner.Names | inner.Stats], Awaitable[Answer]]
-
-_AT_ONCE = 100
+Ask = Callable[[inner.Stats], Awaitable[Answer]]
 
 _SIZES = (
     "sizeOf0To1min",
@@ -50,16 +47,11 @@ class Failure(NamedTuple):
 
 
 async def read(ask: Ask, space: Space) -> dict[str, Stats] | Failure:
-    """The figures of each topic below a prefix, some of them at a time."""
-    answer = await ask(inner.Names(within=space.prefix))
-    names = [name for name in answer["names"] if name != space.prefix] if answer["success"] else []
-    figures: dict[str, Stats] = {}
-    for at in range(0, len(names), _AT_ONCE):
-        some = names[at : at + _AT_ONCE]
-        answers = await asyncio.gather(*(ask(inner.Stats(topic=name)) for name in some))
-        answer = next((each for each in answers if not each["success"]), answer)
-        figures |= {name: each["figures"] for name, each in zip(some, answers, strict=True) if each["success"]}
-    return figures if answer["success"] else Failure(answer)
+    """The figures of each topic below a prefix."""
+    answer = await ask(inner.Stats(within=space.prefix, each=True))
+    if not answer["success"]:
+        return Failure(answer)
+    return {name: figures for name, figures in answer["topics"].items() if name != space.prefix}
 
 
 def listed(figures: Mapping[str, Stats], space: Space) -> list[Shown]:
