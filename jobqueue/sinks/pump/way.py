@@ -54,6 +54,10 @@ class Way:
         self._last_confirmed: dict[str, int] = {}
         """The number of the last message of each topic that was confirmed."""
         self._in_flight: dict[int, _InFlight] = {}
+        self._is_again = False
+        """Whether the connection was made at once after another, and nothing has been confirmed over it."""
+        self._is_closed = False
+        """Whether the last connection ended, and not our patience with it."""
         self._suspects: set[str] = set()
         """The topics of what was in flight when the last connection ended."""
         self._broken = asyncio.Event()
@@ -72,19 +76,27 @@ class Way:
         try:
             while True:
                 lived_s = await self._one_connection(sink)
-                await sink.close()
-                if lived_s > pause_s and not self._pause_s:  # at once: the broker may have closed what was idle
-                    pause_s = _FIRST_S
-                else:
+                has_lasted = lived_s > pause_s
+                self._is_again = has_lasted and self._may_go_on()
+                if not self._is_again:
                     self._log_down()
-                    if lived_s and self._is_shared:
-                        self._suspected(self._suspects, self._reason)
+                if has_lasted:
+                    pause_s = _FIRST_S
+                elif lived_s and self._is_shared:
+                    self._suspected(self._suspects, self._reason)
+                await sink.close()
+                if not self._is_again:
                     await self._wait(max(pause_s, self._pause_s))
                     pause_s = min(2 * pause_s, _LONGEST_S)
                 self._figures.reconnects.labels(self._name).inc()
         finally:
             self._figures.up.labels(self._name).set(0)
             await sink.close()
+
+    def _may_go_on(self) -> bool:
+        """Whether a new connection is likely to do: the last one ended, and perhaps only because it was idle."""
+        is_in_vain = self._is_again and bool(self._suspects)
+        return self._is_closed and not self._pause_s and not is_in_vain
 
     async def _one_connection(self, sink: Sink) -> float:
         """Connect, and wait until the way is down; returns for how many seconds it was up."""
@@ -126,6 +138,7 @@ class Way:
         except Down as down:
             self._lose(down, {message.topic})
             raise
+        self._is_again = False
         self._last_confirmed[message.topic] = max(self._last_confirmed.get(message.topic, 0), number)
 
     async def _send_in_time(self, sink: Sink, number: int, message: Message) -> None:
@@ -140,11 +153,12 @@ class Way:
         """The way is down: what is in flight will not be confirmed, and goes back."""
         self._lose(down, set())
 
-    def _lose(self, down: Down, topics: set[str]) -> None:
+    def _lose(self, down: Down, topics: set[str], *, is_closed: bool = True) -> None:
         """The way is down. `topics`: of what was in flight, and is no longer listed there."""
         if not self._is_up:
             return
         self._note_down(down)
+        self._is_closed = is_closed
         self._suspects = topics | {each.topic for each in self._in_flight.values()}
         now = asyncio.get_running_loop().time()
         for each in self._in_flight.values():
@@ -169,7 +183,7 @@ class Way:
         if any(last > number for last in self._last_confirmed.values()):
             return WrongDestination(why)
         down = Down(why)
-        self._lose(down, {topic})
+        self._lose(down, {topic}, is_closed=False)
         return down
 
     def _note_up(self) -> None:
