@@ -133,12 +133,6 @@ async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Ans
 
 
 @one_inner
-async def topics(engine: Engine, command: inner.Topics, handover: Handover) -> Answer:
-    """All topics that begin alike."""
-    return success(topics=await engine.listing.topics(command.within.removesuffix("*"), handover.within))
-
-
-@one_inner
 async def names(engine: Engine, command: inner.Names, handover: Handover) -> Answer:
     """The names of all topics that begin alike."""
     return success(names=await engine.listing.names(command.within.removesuffix("*"), handover.within))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buckets import Job, State, Topic, Topics, Walk
+from buckets import Job, State, Topics, Walk
 from buckets import Stats as Figures
 from buckets.topics.within import reaches
 from jobqueue.schema import inner
@@ -14,16 +14,6 @@ class Listing:
     def __init__(self, topics: Topics, walk: Walk) -> None:
         self._topics = topics
         self._walk = walk
-
-    async def topics(self, prefix: str, within: str = "") -> list[Topic]:
-        """All topics that begin with the prefix, and are within, in no particular order."""
-        found: dict[str, Topic] = {}
-        shard = cursor = 0
-        while True:
-            page, shard, cursor = await self._topics.page(f"{prefix}*", shard, cursor, within=within)
-            found.update((topic.name, topic) for topic in page)
-            if not shard and not cursor:
-                return list(found.values())
 
     async def names(self, prefix: str, within: str = "") -> list[str]:
         """The names of all topics that begin with the prefix, and are within, in no particular order."""

@@ -152,12 +152,6 @@ class Stats(Struct):
     """Answers `topics` instead: the figures of each of them, by name."""
 
 
-class Topics(Struct):
-    """Answers `topics`: a list of buckets.Topic, all of them (the native one gives pages) that begin with `within`."""
-
-    within: str = ""
-
-
 class Names(Struct):
     """Answers `names`: those of all topics that begin with `within`. It costs little, whatever their number."""
 
@@ -202,7 +196,6 @@ Inner = (
     | Get
     | Peek
     | Stats
-    | Topics
     | Names
     | Counter
     | Purge

@@ -276,10 +276,11 @@ async def test_figures_and_topics_are_those_within_a_prefix(engine: Engine, live
     for within, number in (("p.", 2), ("p.*", 2), ("", 3), ("none", 0)):
         figures = (await done(engine, inner.Stats(within=within)))["figures"]
         assert (figures.counts["ready"], figures.counts["delayed"]) == (number, number)
-        topics = (await done(engine, inner.Topics(within=within)))["topics"]
-        assert [topic.counts["ready"] for topic in topics] == [1] * number
+        topics = (await done(engine, inner.Stats(within=within, each=True)))["topics"]
+        assert [each.counts["ready"] for each in topics.values()] == [1] * number
+        assert sum(sum(each.due.values()) for each in topics.values()) == sum(figures.due.values())
         names = (await done(engine, inner.Names(within=within)))["names"]
-        assert sorted(names) == sorted(topic.name for topic in topics)
+        assert sorted(names) == sorted(topics)
     one = await done(engine, inner.Stats("p.a"))
     assert (one["figures"].counts["ready"], one["known"], one["paused_until"]) == (1, True, None)
     await done(engine, params.Pause(topic="p.a"))
@@ -342,12 +343,12 @@ async def test_jobs_that_fill_the_answers_of_a_request_leave_no_room_for_more(
 
 async def test_commands_of_dialects_count_as_their_native_twins(engine: Engine) -> None:
     metrics = Metrics()
-    asked: list[inner.Inner] = [new(), inner.Pop(topic="t"), inner.Take(9), inner.Counter(), inner.Topics()]
+    asked: list[inner.Inner] = [new(), inner.Pop(topic="t"), inner.Take(9), inner.Counter(), inner.Names()]
     for each in asked:
         GRANT.set(OPEN)
         await Commands(engine, metrics, 5.0).answer([each], [])
     metrics.pour(0)
-    counted = [("add", "OK"), ("pop", "OK"), ("pop", "NOT_FOUND"), ("counter", "OK"), ("topics", "OK")]
+    counted = [("add", "OK"), ("pop", "OK"), ("pop", "NOT_FOUND"), ("counter", "OK"), ("names", "OK")]
     for command, code in counted:
         labels = {"protocol": "native", "command": command, "code": code}
         assert metrics.registry.get_sample_value("jobqueue_commands_total", labels) == 1

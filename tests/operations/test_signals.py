@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ topics = ["t"]
 url = "{url}"
 networks = ["127.0.0.0/8"]
 """
+
+
+def is_logged(log: Path, number: signal.Signals) -> bool:
+    return number.name in log.read_text()
 
 
 def catches(pid: int, number: signal.Signals, log: Path) -> bool:
@@ -72,7 +77,7 @@ async def test_a_service_without_that_protocol_logs_the_signal(tmp_path: Path) -
         async with ServiceProcess("--redis", redis.url, log=log) as service, Client(service.url) as native:
             for number in (signal.SIGUSR1, signal.SIGUSR2):
                 service.signal(number)
-                await until(lambda name=number.name: name in log.read_text())
+                await until(partial(is_logged, log, number))
             assert (await native.ask("add", topic="t", body=1))["success"]
 
 
@@ -92,10 +97,10 @@ async def test_the_other_programs_log_them_too_and_end_in_order_at_sighup(tmp_pa
                 log = tmp_path / f"log-{number}"
                 with log.open("wb") as output:
                     process = await started(arguments, os.environ, stdout=output, stderr=output)
-                await until(lambda pid=process.pid, log=log: catches(pid, signal.SIGUSR2, log))
+                await until(partial(catches, process.pid, signal.SIGUSR2, log))
                 for sent in (signal.SIGUSR1, signal.SIGUSR2):
                     process.send_signal(sent)
-                    await until(lambda log=log, sent=sent: sent.name in log.read_text())
+                    await until(partial(is_logged, log, sent))
                 assert process.returncode is None
                 process.send_signal(signal.SIGTERM if arguments[0] == "deliver" else signal.SIGHUP)
                 assert await process.wait() == 0, log.read_text()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from buckets import Job
+from buckets import Job, Stats
 from jobqueue.access.grants import GRANT
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import QueueServer
@@ -165,25 +165,18 @@ class Actions:
     async def _list(self, request: Request, asker: Asker) -> Plus:
         pattern = request.text("pattern") or ""
         prefix = self._dialect.options.prefix
-        topics = await self._dialect.ask(inner.Topics(within=prefix))
+        topics = await self._dialect.ask(inner.Stats(within=prefix, each=True))
         if not topics["success"]:
             return _failed(topics)
         counter = await self._dialect.ask(inner.Counter())
         if not counter["success"]:
             return _failed(counter)
-        listed = [(names.plain(topic.name.removeprefix(prefix)), topic) for topic in topics["topics"]]
-        found = [(name, topic) for name, topic in listed if pattern in name]
-        congested = await asyncio.gather(
-            *(self._congestion(topic.name) for _, topic in found if topic.counts.get("ready"))
-        )
-        waits = iter(congested)
+        listed = [(names.plain(topic.removeprefix(prefix)), topic, each) for topic, each in topics["topics"].items()]
+        found = [each for each in listed if pattern in each[0]]
+        waits = await asyncio.gather(*(self._waits(topic, figures) for _, topic, figures in found))
         queues = [
-            {
-                "size": _size(topic.counts),
-                "wait_status": next(waits) if topic.counts.get("ready") else 0,
-                "name": name,
-            }
-            for name, topic in found
+            {"size": _size(figures.counts), "wait_status": wait, "name": name}
+            for (name, _, figures), wait in zip(found, waits, strict=True)
         ]
         return {"queue_count": len(queues), "queue_list": queues, **self._node(counter["number"]), **_OK}
 
@@ -195,6 +188,13 @@ class Actions:
     def _node(self, last: int) -> Plus:
         node_id = self._dialect.options.node_id
         return {"leader_node_id": node_id, "node_id": node_id, "trans_id": last}
+
+    async def _waits(self, topic: str, figures: Stats) -> int:
+        """As `_congestion`, where the figures of the topic are known: mostly these say it."""
+        ready = figures.counts["ready"]
+        if ready == 1 and figures.oldest_ready_ms is not None:
+            return min(_MOST_OVERDUE_S, figures.oldest_ready_ms // 1000)
+        return await self._congestion(topic) if ready else 0
 
     async def _congestion(self, topic: str) -> int:
         """How long the first ready jobs of a topic have waited, in whole seconds together."""

@@ -127,7 +127,7 @@ async def test_an_admin_of_some_topics_takes_no_name_and_no_certificate_of_other
 
         async def code(by: Issued, name: str, **fields: Any) -> str:
             fields |= {"rights": ["look"], "topics": ["mail-a"], "expires": by.record.expires}
-            return (await told(service, by, "token", action="create", name=name, **fields)).get("code", "OK")
+            return str((await told(service, by, "token", action="create", name=name, **fields)).get("code", "OK"))
 
         assert await code(narrow, "mine") == "OK"
         assert await code(narrow, "with-certificate", certificate="spiffe://b/future") == "FORBIDDEN"
