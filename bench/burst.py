@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.figures import show
 from buckets import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 SLOW_US = 5000
 IDLE_S = 5

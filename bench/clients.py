@@ -20,9 +20,9 @@ from pathlib import Path
 
 from bench.figures import show
 from bench.programs.bare import BATCH
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.conformance.participants import PARTICIPANTS, Participant, Worker
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT, Client, ServiceProcess
 
 TTR_S = 1.0
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bench.memory import BODY
 from buckets import NewJob, Pool, Redis
-from tests.acceptance.service import ServiceProcess
 from tests.kit.redis_cluster import MASTERS, ClusterSet
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 JOBS = 20_000  # per round
 ROUNDS = 5

@@ -27,9 +27,9 @@ from bench.burst import SLOW_US
 from bench.figures import percentile, show
 from bench.walk import names_of, pops_during
 from buckets import NewJob, Pool, Redis, Topics
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
 
 TOPICS, RARE, DEAD = 1000, "rare", "dead"

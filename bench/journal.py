@@ -25,7 +25,7 @@ from buckets.record import OPTIONAL, pack_optional
 from jobqueue.journal.database import open_store
 from jobqueue.journal.rows import Collector
 from jobqueue.journal.store import Batch, Position
-from tests.jobqueue.journal.servers import MariaDB, PostgreSQL, Server, run
+from tests.kit.databases import MariaDB, PostgreSQL, Server, run
 
 EVENTS = 400_000
 BATCH = 5_000

@@ -24,8 +24,8 @@ import pyarrow
 import pyarrow.parquet
 import pyspark
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT, Client, ServiceProcess
 
 ORDERS = 1_000_000
 CLUSTER = "local-cluster[1,2,1024]"

@@ -18,8 +18,8 @@ from typing import Any
 
 from bench.figures import show
 from buckets import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 EVERY_S = 5
 _PACE_S = 0.05

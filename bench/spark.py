@@ -25,8 +25,8 @@ from pyspark_jobqueue import session
 from pyspark_jobqueue.connector.options import Target
 from pyspark_jobqueue.connector.service import Service
 
-from tests.acceptance.service import ROOT
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT
 from tests.spark.conftest import CONF
 from tests.spark.serving import Serving
 

@@ -33,8 +33,8 @@ from bench.compare.install import program
 from bench.compare.load.compiled import compiler
 from bench.compare.systems import ours
 from bench.compare.works import TINY
-from tests.acceptance.service import ROOT
 from tests.kit.redis_server import binaries, binary
+from tests.kit.service import ROOT
 
 TIMED = ["late", "burst", "crowd", "growth"]  # works that begin at a due time: they wait more than they work
 

@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.compare.processes import cpu_us
-from tests.acceptance.service import ServiceProcess
 from tests.access.secure import Link, Secure
 from tests.jobqueue.access.authorities import Files
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 CONNECTIONS = 32
 ROUNDS, SECONDS = 6, 3.0

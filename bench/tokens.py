@@ -22,7 +22,7 @@ from bench.compare.load.compiled import load
 from bench.compare.systems.service import Service
 from bench.compare.systems.store import Store
 from bench.figures import percentile
-from tests.acceptance.service import JOBQUEUE
+from tests.kit.service import JOBQUEUE
 
 CONNECTIONS = 64
 ROUNDS, SECONDS = 12, 3.0

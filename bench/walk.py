@@ -21,8 +21,8 @@ from bench.figures import percentile, show
 from bench.memory import BATCH, BODY
 from buckets import NewJob, Pool, Redis
 from buckets.scripts import SCRIPTS
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 
 QUIET_S = 10.0  # of load without a walk
 TOPICS = 20

@@ -14,7 +14,7 @@ import pytest
 from jobqueue.access import rights
 from jobqueue.cli.main import _SECTIONS, main
 from jobqueue.schema import params
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 CLIENTS = ROOT / "clients"
 _FOR_PROGRAMS = {"leave"}

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import BROKERS, Missing
 from tests.jobqueue.sinks.brokers.conftest import new_broker
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 IN_FLIGHT = 200
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.kit.ports import free_port
+from tests.kit.service import ROOT, Client, ServiceProcess
 
 TOPIC = "order-close"
 SPREAD_S = 8.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.acceptance.service import Client
+from tests.kit.service import Client
 from tests.kit.waiting import until
 
 _LEAST = 100  # jobs that are some load

@@ -20,8 +20,8 @@ from jobqueue.access.issuing import Issuing
 from jobqueue.schema.access_answers import LoggedAction
 from jobqueue.schema.answers import ANSWERS, Copy, HandedOut, Listed, Refusal
 from jobqueue.schema.described import Described
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 

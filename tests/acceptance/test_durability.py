@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.durability.replicas import chain, in_step
 from tests.jobqueue.metrics.test_process import values
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 Serve = Callable[..., Awaitable[tuple[Client, list[RedisServer]]]]

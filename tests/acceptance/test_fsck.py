@@ -9,9 +9,9 @@ from typing import Any
 
 from buckets import Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess
-from tests.chaos import forked
+from tests.kit import forked
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 
 async def fsck(*flags: str) -> tuple[int, str, str]:

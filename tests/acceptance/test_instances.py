@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 
 from buckets import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import PATIENCE_S, until
 
 Pair = tuple[ServiceProcess, ServiceProcess]

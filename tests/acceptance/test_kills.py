@@ -14,9 +14,9 @@ from typing import Any
 
 from buckets import Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 KILLS = int(os.environ.get("JOBQUEUE_KILLS", "5"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.acceptance.service import ROOT, Client
-from tests.acceptance.shell import Shell
+from tests.kit.service import ROOT, Client
+from tests.kit.shell import Shell
 
 PAGE = (ROOT / "docs" / "late.md").read_text()
 TOPIC = "example-close-order"

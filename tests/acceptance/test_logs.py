@@ -11,8 +11,8 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 SECRET = "hunter2-of-the-customer"  # noqa: S105 - it is no password anywhere else
 

@@ -18,9 +18,9 @@ from buckets.namespace import Switch
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue import __version__
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.metrics.test_process import Values, values
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 READY = "jobqueue_due_to_ready_seconds_count"

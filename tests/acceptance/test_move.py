@@ -16,9 +16,9 @@ from buckets.job import NewJob
 from buckets.migration import Migration
 from buckets.pool.pool import Pool
 from tests.acceptance.load import Load
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
-from tests.chaos import forked
+from tests.kit import forked
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
 
 HOUR_MS = 3_600_000

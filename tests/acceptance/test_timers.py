@@ -12,9 +12,9 @@ import pytest
 
 from buckets import Pool, Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.test_metrics import told
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 BUCKETS = 8

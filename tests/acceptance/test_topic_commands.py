@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 KIB = 1024

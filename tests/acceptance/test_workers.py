@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.load import Load
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.acceptance.test_metrics import told
 from tests.acceptance.worker_processes import all_ended, count, lines, on_connections, pids, serving, started
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
 
 ADD = {"command": "add", "topic": "t", "body": 1}

@@ -10,8 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from tests.acceptance.service import ServiceProcess
 from tests.acceptance.test_metrics import told
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 import trustme
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.access.authorities import Files
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 WORKERS = 2

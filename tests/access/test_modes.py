@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.access.authorities import Files
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the point of these tests

@@ -25,8 +25,8 @@ from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued, new_record
 from jobqueue.access.records import Record, as_table
 from jobqueue.access.token import Token
-from tests.acceptance.service import Client
-from tests.access.guarded import Guarded, guarded
+from tests.kit.guarded import Guarded, guarded
+from tests.kit.service import Client
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -27,8 +27,8 @@ from tests.chaos.judges.checker import check
 from tests.chaos.judges.findings import Finding
 from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife, without_calls
 from tests.chaos.load.wire import Wire
-from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point
 from tests.chaos.survey import drained, survey
+from tests.kit.gate import AFTER, BEFORE, Gate, Point
 from tests.kit.redis_server import RedisServer
 
 KILL = "kill"

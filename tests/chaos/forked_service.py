@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.forked import Forked
+from tests.kit.forked import Forked
 from tests.kit.ports import free_port
 
 

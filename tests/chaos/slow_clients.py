@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobqueue.access.connections import most_connections
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 MOST_P99_S = 1.0
 MOST_KB = 24.0  # memory per slow connection

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.chaos.history import History
 from tests.chaos.servers.redis import Servers, Standalone
+from tests.kit.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.kit.waiting import until
 
 

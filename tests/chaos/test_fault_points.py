@@ -11,7 +11,7 @@ import pytest
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.chaos.fault_points import HOWS, chosen, learn, play_all, points_of
-from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point
+from tests.kit.gate import AFTER, BEFORE, Gate, Point
 from tests.kit.redis_server import RedisServer
 
 EVERY = 53

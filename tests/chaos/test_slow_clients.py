@@ -7,9 +7,9 @@ import json
 import socket
 from pathlib import Path
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.chaos.slow_clients import measure
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ROOT, ServiceProcess
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT, ServiceProcess
 from tests.kit.waiting import until
 
 EXAMPLES = ROOT / "clients" / "python" / "examples"

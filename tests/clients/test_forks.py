@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobqueue_client import Client
 
-from tests.acceptance.service import ServiceProcess
+from tests.kit.service import ServiceProcess
 
 
 def ask_many(client: Client, topic: str) -> bool:

@@ -20,7 +20,7 @@ from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.report import Hooks, Report
 from jobqueue_client.worker.stopping import Stopping
 
-from tests.acceptance.service import ServiceProcess
+from tests.kit.service import ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

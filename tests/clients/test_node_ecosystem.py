@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.clients.test_packages import NODE, copy, run
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 PACKAGES = ["@nestjs/common@11", "@nestjs/core@11", "reflect-metadata@0", "rxjs@7", "pino@10", "winston@3"]
 COMPILER = ["typescript@7", "@types/node@20"]

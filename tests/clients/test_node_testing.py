@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
+from tests.kit.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.kit.waiting import until
 
 FILES = sorted((ROOT / "clients/node/test/service").glob("*.test.js"))

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from jobqueue import __version__
-from tests.acceptance.service import ROOT, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT, ServiceProcess
 
 PYTHON, SPARK, NODE, PHP = (ROOT / "clients" / name for name in ("python", "spark", "node", "php"))
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT, Client, ServiceProcess
 from tests.kit.waiting import until
 
 CLIENTS = ROOT / "clients"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobqueue_client import AsyncClient, Job, Worker
 
-from tests.acceptance.service import ServiceProcess
+from tests.kit.service import ServiceProcess
 
 
 async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_worker(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from jobqueue_client.errors import UnknownCommand
 from jobqueue_client.testing import Queue, Service
 from jobqueue_client.testing.fixtures import jobqueue_url, queue
 
-from tests.acceptance.service import ServiceProcess
+from tests.kit.service import ServiceProcess
 
 __all__ = ["jobqueue_url", "queue"]  # the fixtures
 HALF_AN_HOUR = timedelta(minutes=30)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from jobqueue_client.testing import Done, Queue, QueuedJob
 
-from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
+from tests.kit.service import JOBQUEUE, ROOT, ServiceProcess
 
 PAGE = (ROOT / "docs" / "testing.md").read_text()
 PYTHON = PAGE.partition("## Python")[2].partition("## Node")[0]

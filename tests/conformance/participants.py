@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from tests.acceptance.service import ROOT
-from tests.chaos.forked import ForkedScript, can_fork
+from tests.kit.forked import ForkedScript, can_fork
+from tests.kit.service import ROOT
 
 DRIVERS = Path(__file__).parent / "drivers"
 PATIENCE_S = 30.0

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 SETTINGS = """

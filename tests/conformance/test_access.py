@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.access.guarded import Guarded, guarded
 from tests.conformance.participants import Driver, Line, Participant, Worker
 from tests.conformance.tokens import TOKEN as UNKNOWN
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

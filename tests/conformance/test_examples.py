@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.conformance.participants import Participant
+from tests.kit.service import ROOT, Client, ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.service import ROOT, ServiceProcess
 from tests.conformance.participants import PARTICIPANTS, Participant
 from tests.conformance.stage import Stage
+from tests.kit.service import ROOT, ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

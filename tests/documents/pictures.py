@@ -29,9 +29,9 @@ from buckets.redis.client import Redis
 from buckets.topics.figures import ALL
 from jobqueue.console.site import PAGES, SIGN_IN
 from tests.acceptance.demo import FIRST_S, SPREAD_S, TOPIC, orders
-from tests.acceptance.service import ROOT, Client
-from tests.access.guarded import Guarded, guarded
 from tests.jobqueue.console.consoles import Console, chromium, console, watched
+from tests.kit.guarded import Guarded, guarded
+from tests.kit.service import ROOT, Client
 from tests.kit.waiting import until
 
 FOLDER = ROOT / "docs" / "pictures"

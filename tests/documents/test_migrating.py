@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.documents.test_recurring import ran, service
+from tests.kit.service import ROOT, Client, ServiceProcess
 
 __all__ = ["service"]
 

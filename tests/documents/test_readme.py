@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
-from tests.acceptance.shell import Shell
+from tests.kit.service import ROOT, Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 _MOST_LINES = 220

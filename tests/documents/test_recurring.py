@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.documents.test_readme import steady
+from tests.kit.service import ROOT, Client, ServiceProcess
 from tests.kit.waiting import until
 
 PAGE = (ROOT / "docs" / "recurring.md").read_text()

@@ -18,7 +18,7 @@ import pytest
 from jobqueue_client.testing import Queue
 
 from jobqueue.engine.schedules.times import Cron
-from tests.acceptance.service import ROOT, Client, ServiceProcess
+from tests.kit.service import ROOT, Client, ServiceProcess
 
 PAGE = (ROOT / "docs" / "recurring.md").read_text()
 RECIPES = {"example-digest", "example-sync", "example-invoices"}

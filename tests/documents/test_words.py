@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from jobqueue.cli.main import main
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 _PRODUCT = ("buckets", "jobqueue", "clients/python/jobqueue_client", "clients/spark/pyspark_jobqueue")
 _DATED = re.compile(r"\b(but for|any more|anew|founds|founded|told|tells? (?:of|nothing|what|the|that))\b")

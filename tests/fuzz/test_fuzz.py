@@ -21,12 +21,12 @@ import pytest
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.schema.params import BY_NAME
-from tests.acceptance.service import ServiceProcess
 from tests.buckets.books import check_books
 from tests.fuzz.judge import REDIS_OPTIONS, Judge
 from tests.fuzz.requests import MAX_BODY, MAX_REQUEST, Maker
 from tests.fuzz.wire import Wire
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "10000"))
 SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))

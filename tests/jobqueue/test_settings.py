@@ -13,7 +13,7 @@ import pytest
 from jobqueue.dialect_settings import KINDS, Dialects, Mykit
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Loaded, Settings, load, load_with_sources
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 
 def test_the_file_in_conf_has_every_setting_with_its_default_and_a_comment() -> None:

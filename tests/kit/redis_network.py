@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 
-from tests.chaos.servers.proxy import BOTH, FAIR, Proxy, Weather, to
+from tests.kit.proxy import BOTH, FAIR, Proxy, Weather, to
 
 SERVICE = "127.0.0.1"
 """The address that the service calls from, and every caller that is not one of the servers."""

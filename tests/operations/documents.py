@@ -6,7 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from tests.acceptance.service import JOBQUEUE, ROOT
+from tests.kit.service import JOBQUEUE, ROOT
 
 _PATIENCE_S = 60.0
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jobqueue_client import AsyncClient, Unauthorized
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 from tests.wires.serving import Wires
 

@@ -14,10 +14,10 @@ import pytest
 
 from buckets import Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.test_fsck import fsck_json
 from tests.acceptance.test_move import move
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 from tests.operations.documents import commands, shell
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -17,10 +17,10 @@ from buckets.redis.client import Redis
 from jobqueue.journal import tables
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.reading.verdict import FORGOTTEN
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.journal.restoring.lost import World
 from tests.jobqueue.journal.restoring.under_load import process
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 from tests.operations.documents import commands, shell
 

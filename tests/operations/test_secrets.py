@@ -30,11 +30,11 @@ from jobqueue.access.records import as_table
 from jobqueue.access.token import Token
 from jobqueue.sinks.webhook.worker import Options
 from tests.acceptance.receiver import Receiver, status
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.acceptance.test_callbacks import Callbacks
 from tests.kit.ports import free_port, free_ports
 from tests.kit.redis_node import Access, RedisNode, Tls
 from tests.kit.redis_server import binary, knows_tls
+from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
 
 _DIALECTS = ("lmstfy", "camellia", "mykit", "queue_server")

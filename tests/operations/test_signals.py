@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.chaos.forked import started
-from tests.jobqueue.protocols.beanstalkd.servers import client
+from tests.kit.beanstalkd import client
+from tests.kit.forked import started
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 _SINK = """

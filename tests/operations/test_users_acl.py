@@ -19,8 +19,6 @@ from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.schema import params
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.acceptance.test_move import move
 from tests.buckets.fsck.damage import Damage
 from tests.buckets.fsck.test_check import fsck
@@ -30,6 +28,8 @@ from tests.kit.redis_cluster import ClusterSet
 from tests.kit.redis_node import Access, RedisNode, Tls
 from tests.kit.redis_sentinels import SentinelSet
 from tests.kit.redis_server import binaries, binary, knows_tls
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.operations.every_command import commands_of_jobs, commands_of_tokens
 from tests.operations.users_acl import FILE, NEWER, text
 from tests.wires.drivers import Driver

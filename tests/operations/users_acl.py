@@ -16,8 +16,8 @@ from pathlib import Path
 
 import redis
 
-from tests.acceptance.service import ROOT
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT
 
 FILE = ROOT / "deploy" / "redis" / "users.acl"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 _PROMISED = "f4547b115bed15b9172bb57e6bec7985300f1fea"
 """The oldest version that the present one runs beside, as docs/upgrade.md promises. At a release it becomes that of the

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 from tests.packaging.test_service import copy_checkout, run
 
 # It installs packages from the registry, on a machine that runs other tests at the same time.

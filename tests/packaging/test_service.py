@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from jobqueue import __version__
-from tests.acceptance.service import ROOT
 from tests.kit.ports import free_port
+from tests.kit.service import ROOT
 
 # It installs packages from the registry, on a machine that runs other tests at the same time.
 pytestmark = pytest.mark.timeout(900)

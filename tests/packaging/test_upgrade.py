@@ -15,9 +15,9 @@ import pytest
 
 from jobqueue.schema.params import Add
 from tests.acceptance.load import Load
-from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.ports import free_ports
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
 from tests.packaging.description import Description, lost
 from tests.packaging.older import Older, installed

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from bench.figures import percentile
-from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
+from tests.kit.service import JOBQUEUE, ROOT, ServiceProcess
 
 TOPIC = "example-callback"
 ORDERS = ROOT / "clients" / "spark" / "examples" / "orders.csv"

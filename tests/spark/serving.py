@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from tests.acceptance.service import Client, ServiceProcess
+from tests.kit.service import Client, ServiceProcess
 
 PATIENCE_S = 60.0
 

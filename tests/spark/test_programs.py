@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 from tests.spark.serving import Serving
 
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tests.acceptance.service import ServiceProcess
 from tests.acceptance.test_fsck import fsck
 from tests.kit.ports import free_ports
+from tests.kit.service import ServiceProcess
 from tests.wires.drivers import Driver
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.drivers.camellia import Camellia

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.acceptance.service import Client, ServiceProcess
+from tests.kit.service import Client, ServiceProcess
 
 
 async def test_what_happens_is_told_at_once_and_in_the_minute_of_the_held_clock() -> None:

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,9 +16,9 @@ import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
 from jobqueue.access.token import PREFIX
-from tests.acceptance.service import ServiceProcess
-from tests.acceptance.shell import Shell
-from tests.access.guarded import Guarded, bearer, guarded
+from tests.kit.guarded import Guarded, bearer, guarded
+from tests.kit.service import ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from jobqueue.access.issuing import Issued
-from tests.access.guarded import Guarded, bearer, guarded
+from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.waiting import until
 
 _CLIENTS = 24

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.access.guarded import Guarded, guarded
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.waiting import until
 
 _BURST = 10

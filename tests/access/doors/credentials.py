@@ -6,7 +6,7 @@ import time
 
 from jobqueue.access.issuing import Issued
 from jobqueue.access.token import Token
-from tests.access.guarded import Guarded
+from tests.kit.guarded import Guarded
 from tests.kit.waiting import until
 
 KINDS = (

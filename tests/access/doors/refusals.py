@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.access.doors.credentials import KINDS, credentials
-from tests.access.guarded import guarded
+from tests.kit.guarded import guarded
 
 REQUESTS = 10_000
 _AHEAD = 10  # connections of each kind that are opened together

@@ -16,7 +16,6 @@ import pytest_asyncio
 
 from jobqueue.access import rights
 from jobqueue.access.issuing import Issued
-from tests.acceptance.service import ServiceProcess
 from tests.access.doors import dialect_requests, native_requests
 from tests.access.doors.contents import contents
 from tests.access.doors.credentials import KINDS, Credentials, credentials
@@ -32,8 +31,9 @@ from tests.access.doors.dialect_requests import (
 )
 from tests.access.doors.native_requests import REQUESTS, TOPIC
 from tests.access.doors.refusals import refused
-from tests.access.guarded import Guarded, bearer, guarded
+from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.ports import free_ports
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

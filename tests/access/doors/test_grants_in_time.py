@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued
-from tests.acceptance.service import Client, ServiceProcess
-from tests.access.guarded import Guarded, guarded
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from bench.figures import percentile, show
 from jobqueue.access.issuing import Issued
-from tests.acceptance.service import Client
-from tests.access.guarded import Guarded, guarded
 from tests.access.rates.greedy import Outcome, ask
+from tests.kit.guarded import Guarded, guarded
+from tests.kit.service import Client
 
 RATE = 500
 PER_SECOND = 100

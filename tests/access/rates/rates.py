@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.access.guarded import guarded
 from tests.access.rates.greedy import Outcome, ask
+from tests.kit.guarded import guarded
 
 RATE, BURST = 500, 1000
 WINDOWS_S = (1, 2, 5, 10)

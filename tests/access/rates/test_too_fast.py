@@ -15,7 +15,7 @@ import pytest_asyncio
 from jobqueue.access import rights
 from jobqueue.access.issuing import Issued
 from tests.access.doors.native_requests import REQUESTS
-from tests.access.guarded import Guarded, bearer, guarded
+from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

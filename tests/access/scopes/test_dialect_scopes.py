@@ -21,7 +21,7 @@ import pytest
 import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
-from tests.access.guarded import Guarded, bearer, guarded
+from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
-from tests.access.guarded import Guarded, guarded
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

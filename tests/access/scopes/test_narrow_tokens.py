@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
-from tests.access.guarded import Guarded, guarded
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.ports import free_port
 
 _UNKNOWN = "unknown0"

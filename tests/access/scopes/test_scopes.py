@@ -25,7 +25,6 @@ import pytest
 from buckets.job import LIVE, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from tests.access.guarded import Guarded, bearer, guarded
 from tests.access.scopes.scope_commands import (
     FAR_S,
     IDS,
@@ -52,6 +51,7 @@ from tests.access.scopes.scope_model import (
     snapshot,
     topics_of,
 )
+from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.waiting import until
 
 STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "4000")) // 5

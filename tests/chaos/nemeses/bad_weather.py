@@ -7,9 +7,9 @@ import asyncio
 from typing import Any
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.proxy import FAIR, Weather
 from tests.chaos.servers.redis import Networked
 from tests.chaos.stage import Stage
+from tests.kit.proxy import FAIR, Weather
 
 
 class BadWeather(Nemesis):

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from buckets import Redis
-from tests.chaos.servers.proxy import Proxy, to
+from tests.kit.proxy import Proxy, to
 from tests.kit.redis_cluster import ClusterSet
 from tests.kit.redis_network import Network
 from tests.kit.redis_sentinels import SentinelSet

@@ -9,7 +9,7 @@ import pytest
 
 from buckets.errors import Unavailable
 from buckets.redis.client import Redis
-from tests.chaos.servers.proxy import BACK, BOTH, FAIR, THERE, Proxy, Weather, to
+from tests.kit.proxy import BACK, BOTH, FAIR, THERE, Proxy, Weather, to
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
 from tests.clients.gaps.programs import Program
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 TOPIC = "gaps"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.acceptance.service import Client, ServiceProcess
+from tests.kit.service import Client, ServiceProcess
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

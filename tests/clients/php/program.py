@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 PHP = ROOT / "clients" / "php"
 SHARED = Path("/usr/share/php")  # where Debian's packages are

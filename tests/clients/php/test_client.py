@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.acceptance.service import Client
 from tests.clients.php.program import told
+from tests.kit.service import Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.clients.php.program import PATIENCE_S, running, text, told
 from tests.kit.ports import free_port
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT, Client
 from tests.clients.php.program import PHP
+from tests.kit.service import ROOT, Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import Client
 from tests.clients.php.program import PHP, need, running, text
+from tests.kit.service import Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

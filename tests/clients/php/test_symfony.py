@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.service import Client
 from tests.clients.php.program import need, told
+from tests.kit.service import Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

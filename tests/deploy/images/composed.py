@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from tests.acceptance.service import ROOT
 from tests.deploy.images import dockerfile
 from tests.kit.redis_node import die_with_parent
 from tests.kit.redis_server import binary
+from tests.kit.service import ROOT
 from tests.kit.waiting import until
 
 PATIENCE_S = 60.0

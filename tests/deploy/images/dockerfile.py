@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 DOCKER = ROOT / "deploy" / "docker"
 FILE = DOCKER / "Dockerfile"

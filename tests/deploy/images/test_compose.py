@@ -14,9 +14,9 @@ import yaml
 
 from jobqueue import __version__
 from jobqueue.settings import Settings
-from tests.acceptance.service import ROOT
 from tests.deploy.images.composed import with_secrets
 from tests.deploy.images.dockerfile import DOCKER
+from tests.kit.service import ROOT
 
 FILES = sorted(DOCKER.glob("compose*.yaml"))
 SERVICES = [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobqueue import __version__, settings
-from tests.acceptance.service import ROOT
 from tests.deploy.images.dockerfile import DOCKER, FILE, command, environment, healthcheck, instructions, last
+from tests.kit.service import ROOT
 
 NOBODY = "65532:65532"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT
 from tests.deploy.images.dockerfile import DOCKER
+from tests.kit.service import ROOT
 
 LOCK = DOCKER / "requirements.lock"
 

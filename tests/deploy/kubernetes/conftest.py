@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT
 from tests.deploy.kubernetes.kustomize import Resource, build
+from tests.kit.service import ROOT
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 COMPONENTS = ["callbacks", "console", "journal"]

@@ -12,11 +12,11 @@ import aiohttp
 
 from jobqueue.journal.reading.running import STOPPED_S
 from jobqueue.settings import Settings
-from tests.acceptance.service import JOBQUEUE, ServiceProcess
 from tests.deploy.images import dockerfile
 from tests.deploy.kubernetes.conftest import Overlay
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, ServiceProcess
 from tests.kit.waiting import until
 from tests.packaging.test_service import run
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
 RULES = FOLDER / "rules.yaml"

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import aiohttp
 
-from tests.acceptance.service import ROOT, ServiceProcess
 from tests.deploy.programs import program
 from tests.jobqueue.journal.reading.process import JournalProcess
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT, ServiceProcess
 from tests.kit.waiting import until
 
 _SUFFIXES = {"histogram": ("_bucket", "_count", "_sum")}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
 from tests.deploy.prometheus.expressions import FOLDER, RULES, alerts, recorded, rules, uses
 from tests.deploy.prometheus.live import Live
 from tests.documents.test_readme import anchors
+from tests.kit.service import ROOT
 
 _CASES = FOLDER / "rules_test.yaml"
 

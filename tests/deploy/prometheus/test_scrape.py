@@ -6,12 +6,12 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.access.guarded import guarded
 from tests.deploy.prometheus.expressions import rules
 from tests.deploy.prometheus.live import exporting
 from tests.deploy.prometheus.server import Prometheus, configured, prometheus
 from tests.deploy.prometheus.test_rules import promtool
 from tests.jobqueue.journal.reading.process import JournalProcess
+from tests.kit.guarded import guarded
 from tests.kit.ports import free_port
 from tests.kit.waiting import until
 

@@ -17,9 +17,9 @@ from typing import ClassVar, Self
 
 import trustme
 
-from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
 from tests.kit.ports import free_port
+from tests.kit.service import ROOT
 from tests.kit.waiting import until
 
 

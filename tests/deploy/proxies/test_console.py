@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.service import JOBQUEUE, ROOT
 from tests.acceptance.worker_processes import lines
-from tests.access.guarded import Guarded, guarded
 from tests.deploy.proxies.programs import ConsoleNginx
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.ports import free_port
+from tests.kit.service import JOBQUEUE, ROOT
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

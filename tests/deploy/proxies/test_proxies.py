@@ -18,10 +18,10 @@ from jobqueue_client import AsyncClient
 from yarl import URL
 
 from jobqueue.web.fast_path import read
-from tests.acceptance.service import ServiceProcess
 from tests.deploy.proxies.programs import PROXIES, Proxy
 from tests.deploy.proxies.recorder import Recorder
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

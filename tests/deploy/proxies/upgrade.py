@@ -19,10 +19,10 @@ from typing import Any
 
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import JOBQUEUE
 from tests.clients.gaps.programs import Program
 from tests.deploy.proxies.programs import PROXIES, Proxy
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE
 from tests.kit.waiting import until
 from tests.packaging.older import Older
 from tests.packaging.test_upgrade import Place, both_find_no_fault, two_places

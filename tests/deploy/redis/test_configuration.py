@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from tests.acceptance.service import ROOT, Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.kit.ports import free_ports
 from tests.kit.redis_server import binaries
+from tests.kit.service import ROOT, Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 FOLDER = ROOT / "deploy" / "redis"

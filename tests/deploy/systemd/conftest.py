@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 _SOURCES = ("buckets", "jobqueue", "clients/python", "clients/spark")
 _FILES = ("pyproject.toml", "setup.cfg", "LICENSE", "docs/package.md")

@@ -19,7 +19,6 @@ import aiohttp
 import pytest
 
 from tests.acceptance.receiver import Receiver, status
-from tests.acceptance.service import JOBQUEUE, ROOT, Client
 from tests.acceptance.worker_processes import lines
 from tests.deploy.programs import program
 from tests.deploy.systemd.sandbox import USER
@@ -28,6 +27,7 @@ from tests.jobqueue.console.consoles import OWN
 from tests.jobqueue.service_manager import ServiceManager
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE, ROOT, Client
 from tests.kit.waiting import until
 
 # It may have to fetch packages from the registry.

@@ -12,9 +12,9 @@ import pytest
 from jobqueue import settings
 from jobqueue.cli.journal.draining import NOT_BEGUN
 from jobqueue.journal.reading.running import STOPPED_S
-from tests.acceptance.service import ROOT
 from tests.deploy.programs import program
 from tests.deploy.systemd.unit import FOLDER, Unit
+from tests.kit.service import ROOT
 
 UNITS = ("jobqueue.service", "jobqueue-callbacks@.service", "jobqueue-journal.service", "jobqueue-console.service")
 INSTALLED = "/opt/jobqueue/bin/jobqueue"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 FOLDER = ROOT / "deploy" / "systemd"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.access.chromium import CHROMIUM, Attempt, Pages, browsing
 from tests.kit.ports import free_ports
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing (Debian: apt-get install chromium)")
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trustme
 
-from tests.acceptance.shell import Shell
 from tests.clients.access.guarded import DONE, UNAUTHORIZED, Guarded, Reply, accepts
 from tests.conformance.tokens import NEWER_TOKEN, TOKEN, WRONG_TOKEN
+from tests.kit.shell import Shell
 
 URL = "http://127.0.0.1:1"
 

@@ -19,13 +19,13 @@ import trustme
 
 from jobqueue import settings
 from jobqueue.cli import healthcheck
-from tests.acceptance.service import ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.access.secure import Secure
-from tests.chaos.forked import Ran
 from tests.jobqueue.access.authorities import Files
+from tests.kit.forked import Ran
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 

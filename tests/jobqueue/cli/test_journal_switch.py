@@ -11,11 +11,11 @@ from buckets.events.switch import GROUP, read_events, stream_key
 from buckets.job import Verb
 from buckets.redis.client import Redis
 from buckets.shards import Shards
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
-from tests.chaos.forked import Ran
+from tests.kit.forked import Ran
 from tests.kit.redis_cluster import ClusterSet
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 

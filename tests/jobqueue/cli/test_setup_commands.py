@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobqueue import settings
-from tests.acceptance.service import JOBQUEUE, ROOT
-from tests.acceptance.shell import Shell, Terminal, environment
+from tests.kit.service import JOBQUEUE, ROOT
+from tests.kit.shell import Shell, Terminal, environment
 
 
 async def test_config_prints_a_file_that_serve_takes(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from buckets.redis.client import Redis
 from jobqueue.access.token import Token
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 

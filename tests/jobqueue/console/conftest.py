@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.access.chromium import CHROMIUM
 from tests.jobqueue.console import contents
 from tests.jobqueue.console.consoles import Room, chromium, console
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

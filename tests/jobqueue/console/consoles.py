@@ -14,9 +14,9 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 
 from jobqueue.console.options import Options
 from jobqueue.console.site import Site
-from tests.acceptance.service import Client
 from tests.jobqueue.access.chromium import CHROMIUM
 from tests.kit.ports import free_port
+from tests.kit.service import Client
 
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),

@@ -10,7 +10,7 @@ from buckets import Figures, Pool
 from buckets.clock import HeldClock
 from buckets.redis.client import Redis
 from buckets.topics.figures import ALL
-from tests.acceptance.service import Client
+from tests.kit.service import Client
 
 TOPIC = "order-close"
 DELAYED, READY, RESERVED, DEAD = "order:delayed", "order:ready", "order:reserved", "order:dead"

@@ -12,11 +12,11 @@ from pathlib import Path
 import aiohttp
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.console import contents
 from tests.jobqueue.console.consoles import Console, console
 from tests.kit.redis_sentinels import SentinelSet
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 _PAGES = ("/", "/topics", f"/topic?name={contents.TOPIC}", f"/job?id={contents.DELAYED}", "/workers", "/forecast")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ServiceProcess
-from tests.access.guarded import guarded
 from tests.jobqueue.console.consoles import console
 from tests.jobqueue.console.contents import DELAYED
+from tests.kit.guarded import guarded
+from tests.kit.service import ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,10 +10,10 @@ import pytest
 from playwright.async_api import Browser
 
 from jobqueue.console.actions import ACTIONS
-from tests.acceptance.service import Client, ServiceProcess
-from tests.access.guarded import guarded
 from tests.jobqueue.console.consoles import SCHEMES, Watched, console, watched
 from tests.jobqueue.console.test_operations import OF_OPERATIONS
+from tests.kit.guarded import guarded
+from tests.kit.service import Client, ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,10 +14,10 @@ import pytest_asyncio
 from jobqueue.console import sessions
 from jobqueue.console.actions import ACTIONS
 from jobqueue.console.site import PAGES, SIGN_IN, SIGN_OUT
-from tests.acceptance.service import ServiceProcess
-from tests.access.guarded import Guarded, guarded
 from tests.jobqueue.console.consoles import Console, console
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.ports import free_port
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -15,9 +15,9 @@ from jobqueue.console.links import Links
 from jobqueue.console.options import Options
 from jobqueue.console.rendering import Templates
 from jobqueue.console.site import PAGES, Site
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.console.consoles import Console, Watched, console, watched
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

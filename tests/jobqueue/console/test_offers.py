@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobqueue.console.actions import ACTIONS
-from tests.acceptance.service import Client
-from tests.access.guarded import guarded
 from tests.jobqueue.console import contents
 from tests.jobqueue.console.consoles import console
+from tests.kit.guarded import guarded
+from tests.kit.service import Client
 
 _COMMANDS = {
     **{f"do/{name}": name for name in ("pause", "resume", "purge", "add", "run", "kick", "delete", "release", "bury")},

@@ -17,12 +17,12 @@ from jobqueue.console.options import COLOURS
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from jobqueue.workers.console import console_url, service_url
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.acceptance.worker_processes import all_ended, lines, lives, pids, serving
 from tests.jobqueue.access.authorities import Files
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 

@@ -17,11 +17,11 @@ from jobqueue.cli.console.chosen import options_of
 from jobqueue.console.site import Site
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
-from tests.acceptance.service import ServiceProcess
-from tests.access.guarded import Guarded, guarded
 from tests.jobqueue.console.consoles import Console, console
+from tests.kit.guarded import Guarded, guarded
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

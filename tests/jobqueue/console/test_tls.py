@@ -16,9 +16,9 @@ from jobqueue.console.tls import Certificate
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from tests.acceptance.worker_processes import lines
-from tests.access.guarded import guarded
 from tests.jobqueue.access.authorities import Files
 from tests.jobqueue.console.consoles import OWN, watched
+from tests.kit.guarded import guarded
 from tests.kit.ports import free_port
 from tests.kit.waiting import until
 

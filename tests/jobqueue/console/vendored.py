@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 FOLDER = ROOT / "jobqueue" / "console" / "static" / "vendor"
 LIST = FOLDER / "vendored.toml"

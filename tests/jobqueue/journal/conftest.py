@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobqueue.journal.servers import MariaDB, Missing, PostgreSQL, Server
+from tests.kit.databases import MariaDB, Missing, PostgreSQL, Server
 
 
 @dataclass

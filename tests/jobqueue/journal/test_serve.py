@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
 from tests.acceptance.worker_processes import lines, pids
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 

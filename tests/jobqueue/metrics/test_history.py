@@ -15,10 +15,10 @@ from jobqueue.errors import STATUS, group_of
 from jobqueue.metrics import history as history_module
 from jobqueue.metrics.history import History, numbers_of
 from jobqueue.metrics.process import Metrics
-from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.jobs import add, finish, pop_one
 from tests.buckets.topics.test_figures import keys, read
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import tick_all, until
 
 

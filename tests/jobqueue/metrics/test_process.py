@@ -15,9 +15,9 @@ from jobqueue.metrics.process import LATENESS_S, Metrics
 from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.series import Count, Spread
 from jobqueue.metrics.totals import Totals
-from tests.acceptance.service import ROOT
 from tests.buckets.jobs import add, pop
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT
 
 Values = dict[tuple[str, ...], float]
 

@@ -12,11 +12,11 @@ import jobqueue.protocols
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects, Lmstfy, QueueServer
 from jobqueue.settings import Settings
-from tests.acceptance.service import ROOT
-from tests.jobqueue.protocols.beanstalkd.servers import client
 from tests.jobqueue.protocols.queue_server.clients import Served
+from tests.kit.beanstalkd import client
 from tests.kit.ports import free_ports
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ROOT
 
 AHEAD_S = 300
 SHOWN_ONLY = {"camellia/replies.py", "mykit/answers.py"}

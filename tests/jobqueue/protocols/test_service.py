@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from buckets import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.kit.ports import free_ports
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 HTTP = {"camellia": "/camellia/health/check", "mykit": "/nowhere", "lmstfy": "/api/n/q/size"}

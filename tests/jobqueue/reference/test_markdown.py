@@ -9,7 +9,7 @@ from jobqueue.reference import markdown
 from jobqueue.reference.catalog import codes, entries
 from jobqueue.schema import answers, params
 from jobqueue.settings import Settings
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 
 def test_the_document_is_what_the_generator_makes() -> None:

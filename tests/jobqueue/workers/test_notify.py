@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from jobqueue.workers.notify import Notify, taken_from
-from tests.acceptance.service import JOBQUEUE
 from tests.acceptance.worker_processes import lines, on_connections, pids
 from tests.jobqueue.service_manager import ServiceManager
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import JOBQUEUE
 from tests.kit.waiting import until
 
 WATCHDOG_S = 0.3

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 from tests.spark.serving import Serving
 
 

@@ -15,9 +15,9 @@ from pyspark_jobqueue.connector.service import Answer, Service
 from pyspark_jobqueue.errors import Refused, Unreachable
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 
 @pytest.fixture

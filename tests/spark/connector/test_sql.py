@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark_jobqueue.pipelines.parts.flags import sentence
 
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 from tests.spark.serving import Serving
 
 if TYPE_CHECKING:

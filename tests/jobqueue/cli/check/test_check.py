@@ -16,10 +16,10 @@ from buckets import Pool, Redis
 from jobqueue.cli.check.check import check
 from jobqueue.health.findings import Finding
 from jobqueue.workers.cores import usable
-from tests.acceptance.service import ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
+from tests.kit.shell import Shell
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,12 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue import __version__
 from jobqueue.access.issuing import Issued, Issuing
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
-from tests.chaos.forked import Ran
+from tests.kit.forked import Ran
 from tests.kit.ports import free_port, free_ports
 from tests.kit.redis_node import HOST, Access, RedisNode, until_servers
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 
 PASSWORD, DIALECT = "Xm1password", "Xm2dialecttoken"
 BODY, ID, REASON = "Xm3body", "Xm4id", "Xm5reason"

@@ -13,8 +13,8 @@ from jobqueue.cli.check import jobs
 from jobqueue.cli.check.service import check_running
 from jobqueue.health import jobs as judged
 from jobqueue.health.findings import Finding
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from jobqueue.console.formatting import rfc3339
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.console.consoles import Console, console
+from tests.kit.service import Client, ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

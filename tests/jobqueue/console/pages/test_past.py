@@ -12,12 +12,12 @@ import pytest_asyncio
 
 from jobqueue.console.formatting import minute
 from jobqueue.console.pages import overview
-from tests.acceptance.service import ServiceProcess
-from tests.access.guarded import guarded
 from tests.deploy.prometheus.expressions import RULES
 from tests.jobqueue.console.consoles import Console, console
 from tests.jobqueue.console.contents import TOPIC
+from tests.kit.guarded import guarded
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.acceptance.service import Client, ServiceProcess
-from tests.access.guarded import guarded
 from tests.jobqueue.console.consoles import Console, console
+from tests.kit.guarded import guarded
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 _SETTINGS = """

@@ -23,9 +23,9 @@ from buckets.events.codec import Event, read_all
 from buckets.pool.limits import Limit
 from buckets.redis.client import Redis
 from buckets.shards import Shards
-from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.events.switched import switch_on
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 
 SERVICES = 3
 WORKERS = 12  # at each service

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 import pytest
 import pytest_asyncio
 
-from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.engine.schedules.calendar_oracle import CalendarOracle
 from tests.jobqueue.engine.schedules.changes import CHANGES, ON_THE_DAY
+from tests.kit.service import Client, ServiceProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

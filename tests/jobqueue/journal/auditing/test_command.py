@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from jobqueue.cli.main import main
 from jobqueue.journal.database import open_store
-from tests.acceptance.shell import Shell
 from tests.jobqueue.journal.auditing.test_questions import delivered
 from tests.jobqueue.journal.telling import NOW, Teller
+from tests.kit.shell import Shell
 
 SINCE = ("--since", str(NOW // 1000), "--until", str(NOW // 1000 + 3600))
 

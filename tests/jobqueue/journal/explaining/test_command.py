@@ -16,11 +16,11 @@ from buckets.pool.pool import Pool
 from jobqueue.cli.journal.explained import lines
 from jobqueue.cli.main import main
 from jobqueue.schema.explain_answers import Explained
-from tests.acceptance.service import Client, ServiceProcess
-from tests.acceptance.shell import Shell
 from tests.buckets.jobs import add, delete, finish, pop_one
 from tests.jobqueue.journal.reading.drained import Journal
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 

@@ -10,7 +10,7 @@ from buckets.pool.pool import Pool
 from jobqueue.journal.reading import lock, shard, walk
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
-from tests.jobqueue.journal.servers import Server
+from tests.kit.databases import Server
 from tests.kit.redis_server import RedisServer
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import forked
+from tests.kit import forked
 
 _PATIENCE_S = 40.0
 

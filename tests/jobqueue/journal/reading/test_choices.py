@@ -25,13 +25,13 @@ from jobqueue.journal.restoring.past import Past
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.tables import choice
 from jobqueue.journal.url import Refused
-from tests.acceptance.service import ServiceProcess
 from tests.buckets.jobs import add, delete
-from tests.chaos import forked
 from tests.jobqueue.journal.reading.drained import SOURCE, Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, clean_environment, journal
 from tests.jobqueue.journal.reading.test_shard import moves, told, whole_life
+from tests.kit import forked
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 NARROW: dict[str, Any] = {"events": "ends", "bodies": False}
 

@@ -19,14 +19,14 @@ from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
 from jobqueue.journal.tables import minute, schedule
-from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.events import scheduled
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.conftest import of_server
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, journal
-from tests.jobqueue.journal.servers import Server
+from tests.kit.databases import Server
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 TOPICS = ("t", "u")

@@ -8,7 +8,7 @@ import time
 from prometheus_client import generate_latest
 
 from jobqueue.journal.reading.figures import Figures
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 
 def test_the_operations_guide_names_every_metric_with_its_type_and_labels_and_no_other() -> None:

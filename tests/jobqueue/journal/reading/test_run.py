@@ -20,7 +20,7 @@ from tests.jobqueue.journal.reading.conftest import of_server
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, journal
 from tests.jobqueue.journal.reading.test_shard import told
-from tests.jobqueue.journal.servers import Server
+from tests.kit.databases import Server
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
 

@@ -20,9 +20,9 @@ from jobqueue.cli.journal import restoring
 from jobqueue.cli.main import main
 from jobqueue.journal.restoring.choice import Progress, Sums
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
-from tests.chaos import forked
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import process
+from tests.kit import forked
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 

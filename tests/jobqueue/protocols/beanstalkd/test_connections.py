@@ -14,7 +14,7 @@ from buckets import Pool, Redis
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects
 from jobqueue.settings import Settings, TopicSettings
-from tests.jobqueue.protocols.beanstalkd.servers import Client, client, ours, tube
+from tests.kit.beanstalkd import Client, client, ours, tube
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobqueue.protocols.beanstalkd.exchanges import OURS, SAME
-from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, ours, play, theirs
+from tests.kit.beanstalkd import BEANSTALKD, ours, play, theirs
 from tests.kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("redis")

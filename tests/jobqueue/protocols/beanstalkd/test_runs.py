@@ -17,8 +17,8 @@ from buckets import Redis
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects
 from jobqueue.settings import Loaded, Settings, TopicSettings
-from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, Client, client, ours, theirs
 from tests.jobqueue.protocols.beanstalkd.test_connections import both, is_waiting
+from tests.kit.beanstalkd import BEANSTALKD, Client, client, ours, theirs
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
 

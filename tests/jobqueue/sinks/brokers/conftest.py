@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import BROKERS, Broker, Missing
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 
 def new_broker(kind: str) -> Broker:

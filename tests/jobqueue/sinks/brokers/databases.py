@@ -13,8 +13,8 @@ from sqlalchemy import text
 from jobqueue.journal.database import engine_of
 from jobqueue.journal.url import address
 from jobqueue.sinks.sql.inbox import inbox
-from tests.jobqueue.journal import servers
 from tests.jobqueue.sinks.brokers import Broker, Missing, Received
+from tests.kit import databases
 
 
 class Database(Broker):
@@ -56,7 +56,7 @@ class Database(Broker):
 
 
 class _Served(Database):
-    server: servers.Server
+    server: databases.Server
 
     def command(self) -> list[str]:
         return self.server.command()
@@ -73,10 +73,10 @@ class _Served(Database):
                 self.url = await asyncio.to_thread(self.server.new_database)
             else:
                 await asyncio.to_thread(self.server.start)
-        except servers.Missing as error:
+        except databases.Missing as error:
             raise Missing(str(error)) from None
 
-    def new_server(self) -> servers.Server:
+    def new_server(self) -> databases.Server:
         raise NotImplementedError
 
     @property
@@ -102,8 +102,8 @@ class _Served(Database):
 
 
 class PostgreSQL(_Served):
-    def new_server(self) -> servers.Server:
-        return servers.PostgreSQL()
+    def new_server(self) -> databases.Server:
+        return databases.PostgreSQL()
 
     async def set_read_only(self, *, read_only: bool) -> None:
         """For new sessions; the others are ended."""
@@ -117,8 +117,8 @@ class PostgreSQL(_Served):
 
 
 class MariaDB(_Served):
-    def new_server(self) -> servers.Server:
-        return servers.MariaDB()
+    def new_server(self) -> databases.Server:
+        return databases.MariaDB()
 
     async def start(self) -> None:
         await super().start()

@@ -16,7 +16,6 @@ import pytest
 from nats.js.api import DiscardPolicy
 
 from buckets.redis.client import Redis
-from tests.chaos.servers.proxy import Proxy, to
 from tests.jobqueue.sinks.brokers import BROKERS
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
 from tests.jobqueue.sinks.brokers.databases import Database, MariaDB
@@ -27,6 +26,7 @@ from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.jobqueue.sinks.brokers.stomp_servers import RabbitMqStomp
 from tests.kit.ports import free_port
+from tests.kit.proxy import Proxy, to
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 

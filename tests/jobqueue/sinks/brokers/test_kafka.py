@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.kafka import Kafka
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 

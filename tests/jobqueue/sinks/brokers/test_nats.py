@@ -10,11 +10,11 @@ import pytest
 from jobqueue_client import AsyncClient
 from nats.js.api import DiscardPolicy, StreamConfig
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import Missing
 from tests.jobqueue.sinks.brokers.nats_server import NatsServer
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -17,10 +17,10 @@ from buckets.redis.client import Redis
 from jobqueue.sinks import Down
 from jobqueue.sinks.redis_stream.acks import Acks
 from jobqueue.sinks.redis_stream.trimming import Trimming
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 ACKED: dict[str, Any] = {"done": "acked", "group": "g", "poll_ms": 20, "ack_timeout_s": 0.5}

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers import Missing
 from tests.jobqueue.sinks.brokers.conftest import new_broker
 from tests.jobqueue.sinks.brokers.databases import Database
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -12,10 +12,10 @@ import pytest
 from jobqueue_client import AsyncClient
 
 from buckets.redis.client import Redis
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import DeliverProcess, Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.acceptance.service import ServiceProcess
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobqueue.sinks.webhook import signature
-from tests.acceptance.service import ROOT
+from tests.kit.service import ROOT
 
 PAGE = (ROOT / "docs" / "callbacks.md").read_text()
 SECRET, OTHER = ("whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))

@@ -14,8 +14,8 @@ from buckets.access.tokens import Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued, Issuing
-from tests.acceptance.service import ServiceProcess
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 SETTINGS = 'access = "tokens"\nopen_paths = ["/metrics"]\n'

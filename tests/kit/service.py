@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.chaos.forked import PROGRAM, Process, started
+from tests.kit.forked import PROGRAM, Process, started
 from tests.kit.ports import free_port
 from tests.kit.waiting import PATIENCE_S
 

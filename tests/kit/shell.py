@@ -14,9 +14,9 @@ import termios
 from types import TracebackType
 from typing import Self
 
-from tests.acceptance.service import JOBQUEUE, ROOT
-from tests.chaos import forked
-from tests.chaos.forked import Ran
+from tests.kit import forked
+from tests.kit.forked import Ran
+from tests.kit.service import JOBQUEUE, ROOT
 
 _PATIENCE_S = 30.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
