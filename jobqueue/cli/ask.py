@@ -6,10 +6,13 @@ many jobs are in `bulk`, and repeated looks in `watch`.
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
+from buckets.errors import NotFound
 from jobqueue.cli import humanize, output
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
@@ -30,6 +33,9 @@ class Extras(NamedTuple):
     watch: float | None = None
 
 
+_OF_TOPIC = {"kick": "kick --topic", "delete": "purge"}
+"""By the name of a command for one job: what does the same with those of a topic. Else one may want to look at them."""
+
 Fields = dict[str, Any]
 Talk = Callable[[Client, Fields, Extras, Output], Awaitable[int]]
 
@@ -38,15 +44,27 @@ async def hold(talk: Talk, client: Client, fields: Fields, extras: Extras, out: 
     """A conversation with a service, from the first request to the exit code."""
     try:
         async with client:
-            return await talk(client, fields, extras, out)
-    except Refusal as error:
-        if out.as_json:
-            out.json(error.answer)
-        output.complain(str(error))
-        return REFUSED
+            try:
+                return await talk(client, fields, extras, out)
+            except Refusal as error:
+                return await refused(client, error, out)
     except Unreachable as error:
         output.complain(str(error))
         return UNREACHABLE
+
+
+async def refused(client: Client, error: Refusal, out: Output) -> int:
+    """Show a refusal; the exit code. An unknown id may be the name of a topic. Raises Unreachable."""
+    if out.as_json:
+        out.json(error.answer)
+    output.complain(str(error))
+    name = error.answer.fields.get("id")
+    if name and error.answer.fields.get("code") == NotFound.code:
+        with contextlib.suppress(Refusal):  # of what is no name of a topic, or out of reach
+            if (await client.ask("stats", topic=name)).fields.get("known", True):
+                does = _OF_TOPIC.get(error.command, "peek")
+                output.remark(f"{name} is a topic; did you mean jobqueue {does} {shlex.quote(name)}?")
+    return REFUSED
 
 
 def once(name: str) -> Talk:
@@ -73,10 +91,7 @@ async def get(client: Client, fields: Fields, extras: Extras, out: Output) -> in
         try:
             out.show(await client.ask("get", id=job_id))
         except Refusal as error:
-            if out.as_json:
-                out.json(error.answer)
-            output.complain(str(error))
-            code = REFUSED
+            code = await refused(client, error, out)
     return code
 
 

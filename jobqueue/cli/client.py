@@ -37,7 +37,7 @@ class Refusal(Exception):
     """The service refused the command; the message names it, and the job if there is one, and says what to do."""
 
     def __init__(self, command: str, answer: Answer, *, has_token: bool) -> None:
-        self.answer = answer
+        self.command, self.answer = command, answer
         fields = answer.fields
         what = f"{command} {fields['id']}" if fields.get("id") else command
         hint = advice(fields, has_token=has_token)

@@ -348,6 +348,15 @@ async def test_the_help_takes_the_width_of_the_terminal(shell: Shell) -> None:
     assert 100 < max(map(len, lines)) <= 120
 
 
+async def test_a_topic_in_place_of_an_id_is_recognised(shell: Shell, client: Client) -> None:
+    await client.ask("add", topic="orders", id="a", body=1)
+    for command, instead in (("kick", "kick --topic"), ("delete", "purge"), ("get", "peek"), ("explain", "peek")):
+        ran = await shell.run(command, "orders")
+        first, *hints = ran.err.splitlines()
+        assert ran.code == 1 and first.startswith(f"Error: {command} orders: no such job")
+        assert hints == [f"orders is a topic; did you mean jobqueue {instead} orders?"]
+
+
 async def test_several_jobs_are_shown_although_one_does_not_exist(shell: Shell, client: Client) -> None:
     for job_id in ("a", "b"):
         await client.ask("add", topic="t", id=job_id, body=1)
