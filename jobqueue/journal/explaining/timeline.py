@@ -170,7 +170,7 @@ class _Teller:
         self._back_off(event, line)
         if event.after == State.DEAD and event.verb in _DEADLY:
             line.how = _joined(line.how, f"dead: {_DEATHS.get(Cause(event.cause), 'for an unknown reason')}")
-        if event.reason:
+        if event.reason and event.verb not in _KEEP_REASON:
             line.how = f"{line.how}: {event.reason}" if line.how else event.reason
         if event.after and event.verb != Verb.WALK:
             self._before = event
@@ -293,6 +293,9 @@ class _Teller:
     def _other(self, event: Told, line: Line) -> None:
         line.how = f"{_STATES.get(event.before, 'gone')} to {_STATES.get(event.after, 'gone')}"
 
+
+_KEEP_REASON = (Verb.POP, Verb.TAKE, Verb.UPDATE, Verb.REWRITE)
+"""Moves whose events have the reason of an earlier release: they write the record, which keeps it."""
 
 _TELL: dict[int, Callable[[_Teller, Told, Line], None]] = {
     Verb.ADD: _Teller._added,

@@ -143,6 +143,12 @@ def test_a_reason_stands_behind_all_else() -> None:
     assert last(life).how == "after 2 s, again at 12:00:18.000: no connection"
 
 
+def test_the_reason_of_a_release_is_no_reason_for_the_wait_before_the_next_delivery() -> None:
+    for verb, after in ((Verb.POP, V), (Verb.TAKE, V), (Verb.UPDATE, R), (Verb.REWRITE, R)):
+        life = Life(**READY).told(verb, 1.001, after, 61, reason="no connection")
+        assert "no connection" not in last(life).how
+
+
 @pytest.mark.parametrize(
     ("before", "verb", "cause", "what", "how"),
     [
