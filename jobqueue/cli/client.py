@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import aiohttp
 import msgspec
 from jobqueue_client.access.options import Access
+from jobqueue_client.http.words import words
 from yarl import URL
 
 from jobqueue.cli.access import advice
@@ -106,12 +107,14 @@ class Client:
                 allow_redirects=False,
             ) as response:
                 return response.status, response.content_type, await response.read()
+        except aiohttp.ClientSSLError as error:
+            raise Unreachable(f"the service at {self.url} cannot be asked over TLS: {reason(error)}") from None
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            raise Unreachable(f"no service listens at {self.url}: {_reason(error)}") from None
+            raise Unreachable(f"no service listens at {self.url}: {reason(error)}") from None
         except TimeoutError:
             raise Unreachable(f"the service at {self.url} did not answer within {within_s:.0f} s") from None
         except (aiohttp.ClientError, ValueError) as error:
-            raise Unreachable(f"the service at {self.url} cannot be asked: {_reason(error)}") from None
+            raise Unreachable(f"the service at {self.url} cannot be asked: {reason(error)}") from None
 
 
 def session_of(access: Access, url: str) -> aiohttp.ClientSession:
@@ -126,14 +129,14 @@ def base_of(url: str) -> str:
     return "http://localhost" if url.startswith(_UNIX) else url
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The reason, without aiohttp's own words around it."""
     if isinstance(error, TimeoutError):
         return f"no connection within {_CONNECT_S:.0f} s"
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return "that is not a URL such as http://127.0.0.1:8000"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"certificate not valid: {getattr(error.certificate_error, 'verify_message', error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return words(error).replace("ca_file", "--ca-file")
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, OSError) and inner.errno:
         # Below 0: a host name that was not found; its message is in the error.

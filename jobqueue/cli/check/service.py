@@ -10,7 +10,7 @@ import orjson
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import shown
 from jobqueue.cli.check.jobs import check_jobs
-from jobqueue.cli.client import Client, base_of, session_of
+from jobqueue.cli.client import Client, base_of, reason, session_of
 from jobqueue.health.findings import Finding, Findings, Level
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def _service(url: str, access: Access, absent: Level) -> Finding:
             missing = [name for name, passed in answer.get("checks", {}).items() if not passed]
             is_ready = answer["ready"]
     except aiohttp.ClientSSLError as error:
-        return Finding("bad", "service", f"the one at {place} cannot be asked over TLS: {error.os_error}")
+        return Finding("bad", "service", f"the one at {place} cannot be asked over TLS: {reason(error)}")
     except aiohttp.ClientConnectorError:
         return Finding(absent, "service", f"none is listening at {place}; jobqueue serve starts one")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):

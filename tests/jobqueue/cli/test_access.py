@@ -134,8 +134,9 @@ async def test_a_service_with_a_private_authority_is_trusted_by_the_authoritys_f
         assert "ok   service: ready" in (await Shell(server.url, **files).run("check")).out
         ran = await Shell(server.url).run("stats")
         assert (ran.code, "certificate not valid: self-signed" in ran.err) == (3, True), ran.err
+        assert ran.err.rstrip().endswith("; --ca-file names the authority to trust")
         ran = await Shell(server.url).run("check")
-        assert "cannot be asked over TLS" in ran.out
+        assert "cannot be asked over TLS" in ran.out and "--ca-file names the authority" in ran.out
         assert [each.commands["command"] for each in server.seen if each.commands] == ["stats", "topics"]
     ran = await Shell(URL, **files).run("stats")
     assert (ran.code, "ca_file is for https URLs" in ran.err) == (2, True)
