@@ -10,7 +10,11 @@ from typing import Any
 
 from buckets.job import State
 
-_CANCELLED = "the job with this id was deleted and is still remembered; add it with if_exists renew or replace"
+_ANEW = "add it with if_exists renew or replace"
+_OVER = {
+    State.DEAD.word: f"the job with this id is dead; kick it, or {_ANEW}",
+    State.DELETED.word: f"the job with this id was deleted and is still remembered; {_ANEW}",
+}
 
 
 class JobQueueError(Exception):
@@ -153,8 +157,8 @@ def from_reply(text: str) -> JobQueueError | None:
         return None
     if not which:
         return error()
-    if error is AlreadyExists and which == State.DELETED.word:
-        return error(_CANCELLED, state=which)
+    if error is AlreadyExists and which in _OVER:
+        return error(_OVER[which], state=which)
     state = f" (it is {which})" if which != error.code.lower() else ""
     message = f"{error.__doc__ or ''}".rstrip(".") + state
     return error(message, state=which if issubclass(error, Refused) else None)

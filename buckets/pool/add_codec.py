@@ -18,7 +18,7 @@ from buckets.scripts import Value
 
 _NEW = {"created", "replaced"}
 """The results of jobs that began a life."""
-_RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", "moved", "cancelled")}
+_RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", "moved", "dead", "cancelled")}
 _NEW_REPLIES = {word.encode() for word in _NEW}
 
 # All of a job except its id, its time and its body.
@@ -31,8 +31,8 @@ _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record
 
 
 class Added(NamedTuple):
-    """The result of adding a job: created, existing, replaced or moved (to another time), in a group also cancelled
-    (it was deleted, and stays so); its state; when it is due (ms)."""
+    """The result of adding a job: created, existing, replaced or moved (to another time), in a group also dead or
+    cancelled (it was deleted), and it stays so; its state; when it is due (ms)."""
 
     result: str
     state: str

@@ -193,7 +193,7 @@ class Occurrences:
             if outcome == "blocked":
                 log.warning("schedule.blocked", extra={"schedule": work.name, "id": f"{work.name}@{time.ms}"})
             if outcome != "full":
-                self._pool.redis.meter.occurred(plan.topic, outcome)
+                self._pool.redis.meter.occurred(plan.topic, "made" if outcome == "there" else outcome)
         if "full" in outcomes:
             self._note_waiting(work, "TOPIC_FULL", told=work.name in self._waiting)
         else:

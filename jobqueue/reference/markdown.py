@@ -73,12 +73,15 @@ _SEMANTICS = """\
   jobs that another process added, and for up to a second if a notification was lost.)
 - **Delete, then add with the same id**: nothing of the old job makes the new one early or takes its place.
 - **A repeated add** after a timeout or a crash finds the job, and answers `existing` with its `state`, also if that is
-  finished.
+  finished. If the job is dead, the add is refused: ALREADY_EXISTS with `state` dead, because nothing will run until the
+  job is kicked, or added again with `"if_exists": "renew"`. The clients return the job as `existing`, without `due`,
+  where it was their own retry that found it dead.
 - **A cancelled id stays cancelled.** If the job was deleted, an add with `if_exists` keep (the default) is refused:
   ALREADY_EXISTS with `state` deleted. Such an add may be a late copy of an old one, and must not revive what was
   cancelled. To add the job again, use `"if_exists": "renew"`: a live job is kept, one that is dead or has ended begins
-  a new life (`replaced`). An add to a virtual topic is refused only if all its jobs were deleted; otherwise such a job
-  answers `cancelled`, and the others are kept or created.
+  a new life (`replaced`). An add to a virtual topic is refused only if each of its jobs is dead or was deleted, with
+  `state` dead if any is; otherwise a dead one answers `dead`, a deleted one `cancelled`, and the others are kept or
+  created.
 - **Ended jobs are remembered for their `retention`** (60 s by default), and no longer: an add that is repeated or
   arrives later than that creates the job again. If your producers may repeat adds for longer, as a stream that starts
   again from an old position does, give the jobs a `retention` that covers it.

@@ -79,8 +79,8 @@ class Copy(Struct, forbid_unknown_fields=True):
     state: NewState
     due: Due
     result: Annotated[
-        Literal["created", "existing", "replaced", "moved", "cancelled"],
-        Meta(description="as for one job; cancelled: this one was deleted, and stays so"),
+        Literal["created", "existing", "replaced", "moved", "dead", "cancelled"],
+        Meta(description="as for one job; dead: this one is dead, cancelled: it was deleted, and it stays so"),
     ]
 
 

@@ -215,11 +215,12 @@ IfExists = Annotated[
     Literal["keep", "reject", "renew", "replace", "later", "sooner"],
     Meta(
         description="for an id that is live or remembered. keep: nothing changes, `result` is existing, but "
-        "ALREADY_EXISTS if the job was deleted; reject: ALREADY_EXISTS; renew: a live job is kept as by keep, one that "
-        "is dead or has ended begins a new life; replace: new body, due time and life, but RESERVED while a worker "
-        "holds it; later, sooner: a delayed job is moved to the new time if that is later (sooner), with the new body "
-        "if there is one (`result` is moved), and else kept as by keep; TOO_LATE if it is ready, RESERVED while a "
-        "worker holds it, ALREADY_EXISTS if it is in another topic; one that is dead or has ended begins a new life"
+        "ALREADY_EXISTS if the job is dead or was deleted; reject: ALREADY_EXISTS; renew: a live job is kept as by "
+        "keep, one that is dead or has ended begins a new life; replace: new body, due time and life, but RESERVED "
+        "while a worker holds it; later, sooner: a delayed job is moved to the new time if that is later (sooner), "
+        "with the new body if there is one (`result` is moved), and else kept as by keep; TOO_LATE if it is ready, "
+        "RESERVED while a worker holds it, ALREADY_EXISTS if it is in another topic; one that is dead or has ended "
+        "begins a new life"
     ),
 ]
 Headers = Annotated[

@@ -282,8 +282,11 @@ class Model:
             copies = [replace(new, id=f"{name}@{time}{suffix}") for suffix, new in copies_of(schedule.said, name)]
             if schedule.said["skips"] and (made or self._overlaps(name, schedule)):
                 continue
-            if any(self.life(new.id) for new in copies):
-                continue  # blocked by another job
+            old = next((life for new in copies if (life := self.life(new.id))), None)
+            if old:  # it blocks this occurrence, or is it
+                is_own = old.new.id in schedule.made and old.state not in TOMBSTONES
+                schedule.last = time if is_own else schedule.last
+                continue
             if any(self._is_full(new) for new in copies):
                 following = time if place else schedule.next
                 break
@@ -328,22 +331,27 @@ class Model:
     # The commands.
 
     def add_group(self, group: Sequence[NewJob], within: str = "") -> list[Answer]:
-        """Add all, or none and return the first refusal. What was deleted stays so, unless that is all of the group."""
-        cancelled = [self._is_cancelled(new) and not self._is_hidden(new, within) for new in group]
-        if all(cancelled):
-            return [("ALREADY_EXISTS", "deleted")]
-        others = [new for new, gone in zip(group, cancelled, strict=True) if not gone]
+        """Add all, or none and return the first refusal. What is dead or deleted stays so, unless that is all of
+        the group."""
+        over = [self._is_over(new) and not self._is_hidden(new, within) for new in group]
+        if all(over):
+            states = {self.lives[new.id].state for new in group}
+            return [("ALREADY_EXISTS", "dead" if State.DEAD in states else "deleted")]
+        others = [new for new, stays in zip(group, over, strict=True) if not stays]
         refusal = next((refusal for new in others if (refusal := self._refusal(new, within))), None)
         if refusal:
             return [refusal]
         return [
-            ("cancelled", "deleted", self.lives[new.id].due) if gone else self.add(new)
-            for new, gone in zip(group, cancelled, strict=True)
+            self._stays(self.lives[new.id]) if stays else self.add(new) for new, stays in zip(group, over, strict=True)
         ]
 
-    def _is_cancelled(self, new: NewJob) -> bool:
+    def _is_over(self, new: NewJob) -> bool:
+        """Whether an add that keeps what exists finds a job that will not run."""
         old = self.life(new.id)
-        return bool(old and old.state is State.DELETED and new.if_exists == "keep")
+        return bool(old and old.state in (State.DEAD, State.DELETED) and new.if_exists == "keep")
+
+    def _stays(self, old: Life) -> Answer:
+        return "dead" if old.state is State.DEAD else "cancelled", old.state.word, old.due
 
     def _is_kept(self, new: NewJob, old: Life) -> bool:
         live = old.state in (State.DELAYED, State.READY, State.RESERVED)
@@ -362,7 +370,7 @@ class Model:
             refusal = self._no_shift(new, old)
             if refusal or (old and old.state is State.DELAYED):
                 return refusal
-        if old and (new.if_exists == "reject" or self._is_cancelled(new)):
+        if old and (new.if_exists == "reject" or self._is_over(new)):
             return "ALREADY_EXISTS", old.state.word
         if old and new.if_exists in ("replace", "later", "sooner") and old.state is State.RESERVED:
             return "RESERVED", "reserved"

@@ -4,7 +4,7 @@
 --   dead -> delayed, dead -> ready
 -- returns: a list; for jobs next to each other {result, state, jobs, due, jobs, due, …}: how many had this result and are due
 --   then; for each group of several jobs a list of those; result is created, existing, replaced or moved (to another time), and
---   in groups cancelled
+--   in groups dead or cancelled (deleted): these stay so
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOO_LATE state, NO_BODY,
 --   TOPIC_FULL topic
 -- repeat: yes
@@ -239,8 +239,11 @@ local function complete_path()
     if body == '' and not has_body then return redis.error_reply('NO_BODY ') end
   end
 
-  -- Why a job may not be added, or nil; the existing job; whether that lives on: existing, cancelled, or shifted. A delayed copy
-  -- of an old add must not revive what was deleted.
+  -- What becomes of a job that an add with keep meets. A delayed copy of an old add must not revive what was deleted, and to call
+  -- a dead job existing would be to promise that it runs.
+  local STAYS = {[dead] = 'dead', [deleted] = 'cancelled'}
+
+  -- Why a job may not be added, or nil; the existing job; whether that stays as it is: existing, dead or cancelled; or is shifted.
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
@@ -255,7 +258,7 @@ local function complete_path()
       if refusal then return refusal end
       if old and old.state == delayed then return nil, old, 'shifted' end
     end
-    if old and run.how == 'keep' then return nil, old, old.state == deleted and 'cancelled' or 'existing' end
+    if old and run.how == 'keep' then return nil, old, STAYS[old.state] or 'existing' end
     if old and run.how == 'renew' and old.state < dead then return nil, old, 'existing' end
     if old and run.how == 'reject' then return already(old) end
     if old and old.state == reserved then return redis.error_reply('RESERVED reserved') end
@@ -266,17 +269,20 @@ local function complete_path()
     return nil, old
   end
 
-  -- Add a group of {run, at}: all, or none and the error. A group of which nothing but tombstones of deleted jobs is left is
-  -- refused.
+  -- Add a group of {run, at}: all, or none and the error. A group of which nothing is left but dead jobs and tombstones of deleted
+  -- ones is refused; a dead one, which can be kicked, says why.
   local function add(group)
-    local olds, stays, results, cancelled = {}, {}, {}, 0
+    local olds, stays, results, over, why = {}, {}, {}, 0, nil
     for n, each in ipairs(group) do
       local refusal
       refusal, olds[n], stays[n] = look_up(each[1], each[2])
       if refusal then return refusal end
-      if stays[n] == 'cancelled' then cancelled = cancelled + 1 end
+      if stays[n] == 'dead' or stays[n] == 'cancelled' then
+        over = over + 1
+        if not why or stays[n] == 'dead' then why = olds[n] end
+      end
     end
-    if cancelled == #group then return already(olds[1]) end
+    if over == #group then return already(why) end
     for n, each in ipairs(group) do
       local run, at = each[1], each[2]
       if stays[n] == 'shifted' then

@@ -2,8 +2,8 @@
 -- Make the occurrences of schedules whose time has come, and set the next time of each.
 -- arrows: none -> delayed, none -> ready
 -- returns: a list, for each schedule {next, outcome, …}: its next time (ms), 0 for none, -1 if it is not as the caller has read
---   it, and nothing was done; the outcome of each time: made; skipped, as the last one is not done; blocked by another job
---   with its id; full, as a topic has all the jobs that it may have, and what follows has to wait
+--   it, and nothing was done; the outcome of each time: made; there, as it was made before and is not forgotten; skipped, as the
+--   last one is not done; blocked by another job with its id; full, as a topic has all the jobs that it may have, and what follows has to wait
 -- fails: never
 -- repeat: yes
 -- include: clock indexes planned_writes record moves append events schedules pending_jobs
@@ -73,7 +73,13 @@ local function make(schedule, wanted, time)
   if wanted.skips and overlaps(schedule, wanted) then return 'skipped' end
   local id = schedule.name .. '@' .. whole(time.ms)
   for _, copy in ipairs(wanted.copies) do
-    if read_job(id .. copy.suffix) then return 'blocked' end
+    local old = read_job(id .. copy.suffix)
+    if old then
+      local is_own = old.state <= dead and index('ZSCORE', OCCURRENCES .. schedule.name, whole(time.ms) .. copy.suffix)
+      if not is_own then return 'blocked' end
+      schedule.last = time.ms
+      return 'there'
+    end
   end
   for _, copy in ipairs(wanted.copies) do
     if copy.most > 0 and pending_jobs(parse(id, copy.front).topic) >= copy.most then return 'full' end

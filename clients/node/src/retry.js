@@ -1,7 +1,7 @@
 /** Retries: which failures are temporary, which commands are safe to repeat, and the pauses; see ../../README.md. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { UnreachableError } from './errors.js';
+import { AlreadyExistsError, UnreachableError } from './errors.js';
 import { timerMs } from './timer.js';
 
 /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
@@ -29,6 +29,15 @@ export function mayRepeat(error, safe) {
     return isAway(error) && (safe || !error.maybe_done);
   }
   return NOT_EXECUTED.has(error.code) || (error.code === 'UNAVAILABLE' && safe);
+}
+
+/**
+ * The answer to an add that was repeated, because it may have been executed, and found the job dead: as likely as not, the
+ * attempt before has created it. Any other result of a command is returned as it is.
+ */
+export function foundDead(command, result) {
+  const isDead = command.command === 'add' && result instanceof AlreadyExistsError && result.state === 'dead';
+  return isDead ? { success: true, id: command.id, state: 'dead', result: 'existing' } : result;
 }
 
 /** Whether the address is at fault, and another one may answer. */

@@ -1,6 +1,6 @@
 /** The attempts of one call of the client: where each goes, and for how long there are more. */
 import { UnreachableError } from './errors.js';
-import { Retries } from './retry.js';
+import { foundDead, Retries } from './retry.js';
 
 export class Tries {
   #route;
@@ -14,8 +14,14 @@ export class Tries {
 
   async ask(asked, signal) {
     try {
-      return await this.#route.ask(asked, signal);
+      const answer = await this.#route.ask(asked, signal);
+      if (!Array.isArray(answer)) return answer;
+      const settled = this.#maybe_done ? answer.map((each, place) => foundDead(asked[place], each)) : answer;
+      this.#maybe_done ||= answer.some((each) => each.code === 'UNAVAILABLE');
+      return settled;
     } catch (error) {
+      const settled = this.#maybe_done ? foundDead(asked, error) : error;
+      if (settled !== error) return settled;
       // An earlier attempt may have been executed, even if this one was not.
       if (error instanceof UnreachableError) this.#maybe_done = error.maybe_done ||= this.#maybe_done;
       else this.#maybe_done ||= error.code === 'UNAVAILABLE';

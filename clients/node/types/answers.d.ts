@@ -16,13 +16,13 @@ interface AnswerOfJob extends Answer {
 export interface AddedJob {
   id: string;
   state: JobState;
-  /** In unix seconds. */
+  /** In unix seconds. Left out where the client's own retry found the job dead: `existing`. */
   due: number;
   /**
-   * `moved`: it has another time. `cancelled`: a copy for a topic of a virtual one that was deleted before, and stays
-   * so.
+   * `moved`: it has another time. `dead` and `cancelled`: a copy for a topic of a virtual one that is dead or was deleted
+   * before, and stays so.
    */
-  result: 'created' | 'existing' | 'replaced' | 'moved' | 'cancelled';
+  result: 'created' | 'existing' | 'replaced' | 'moved' | 'dead' | 'cancelled';
 }
 
 export interface AddAnswer extends Answer, AddedJob {

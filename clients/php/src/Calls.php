@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
+use JobQueue\Client\Exception\AlreadyExistsException;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnavailableException;
@@ -31,7 +32,12 @@ final class Calls
     {
         $retries = $this->retries();
         $send = fn (): array => $this->exchange->one($command, $retries->route);
-        return $this->repeated($send, Retries::isSafe($command), $retries);
+        try {
+            return $this->repeated($send, Retries::isSafe($command), $retries);
+        } catch (AlreadyExistsException $error) {
+            $answer = $retries->uncertain ? Retries::foundDead($command, $error) : $error;
+            return is_array($answer) ? $answer : throw $error;
+        }
     }
 
     /**
@@ -62,7 +68,13 @@ final class Calls
     {
         $safe = array_filter($commands, Retries::isSafe(...)) === $commands;
         $send = fn (): array => $this->exchange->all($commands, $retries->route) ?? [];
-        return $this->repeated($send, $safe, $retries);
+        $results = $this->repeated($send, $safe, $retries);
+        if ($retries->uncertain) {
+            $results = array_map(Retries::foundDead(...), $commands, $results);
+        }
+        $unavailable = static fn (mixed $each): bool => $each instanceof UnavailableException;
+        $retries->uncertain = $retries->uncertain || array_filter($results, $unavailable) !== [];
+        return $results;
     }
 
     /**
@@ -87,16 +99,15 @@ final class Calls
      */
     private function repeated(\Closure $send, bool $safe, Retries $retries): mixed
     {
-        $uncertain = false;
         while (true) {
             try {
                 return $send();
             } catch (JobQueueException $error) {
                 if ($error instanceof UnreachableException) {
-                    $error = $uncertain ? $error->of('', maybe_done: true) : $error;
-                    $uncertain = $error->maybe_done;
+                    $error = $retries->uncertain ? $error->of('', maybe_done: true) : $error;
+                    $retries->uncertain = $error->maybe_done;
                 } else {
-                    $uncertain = $uncertain || $error instanceof UnavailableException;
+                    $retries->uncertain = $retries->uncertain || $error instanceof UnavailableException;
                 }
                 if (!Retries::mayHelp($error, $safe) || !$retries->pause($error)) {
                     throw $error;

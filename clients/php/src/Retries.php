@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
+use JobQueue\Client\Exception\AlreadyExistsException;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\ShuttingDownException;
@@ -26,6 +27,9 @@ final class Retries
     ];
     private const SAFE_OPERATIONS = ['plan', 'get', 'list']; // a second plan is forgotten when nobody starts it
     private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
+
+    /** Whether an attempt before may have been executed. */
+    public bool $uncertain = false;
 
     private int $pauses = 0;
     private ?float $end = null;
@@ -71,6 +75,24 @@ final class Retries
         }
         return in_array($name, self::SAFE, true)
             || (in_array($name, self::SAFE_WITH_LEASE, true) && isset($command['lease']));
+    }
+
+    /**
+     * The answer to an add that was repeated, because it may have been executed, and found the job dead: as likely as
+     * not, the attempt before has created it. Any other result of a command is returned as it is.
+     *
+     * @template Result
+     * @param array<string, mixed> $command
+     * @param Result $result
+     * @return Result|array<string, mixed>
+     */
+    public static function foundDead(array $command, mixed $result): mixed
+    {
+        $isDead = ($command['command'] ?? null) === 'add'
+            && $result instanceof AlreadyExistsException && $result->state === 'dead';
+        return $isDead
+            ? ['success' => true, 'id' => $command['id'] ?? '', 'state' => 'dead', 'result' => 'existing']
+            : $result;
     }
 
     /** Sleeps before the next attempt, unless that goes to another address; false, at once, if it would be too late. */

@@ -21,6 +21,7 @@ class Added(TypedDict):
     id: str
     state: State
     due: float
+    """Left out where the client's own retry found the job dead: `existing`."""
     result: Literal["created", "existing", "replaced", "moved"]
     durability: NotRequired[str]
     topic: NotRequired[str]

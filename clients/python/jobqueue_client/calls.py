@@ -15,7 +15,7 @@ from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.http import Reply, Request
 from jobqueue_client.http.codec import encode, read, read_many
-from jobqueue_client.retry import Retries, is_safe, may_repeat
+from jobqueue_client.retry import Retries, found_dead, is_safe, may_repeat
 from jobqueue_client.times import plain
 
 T = TypeVar("T")
@@ -33,7 +33,10 @@ def one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> 
         except JobQueueError as error:
             if isinstance(error, Unreachable):
                 error.name(command.fields)
+            existing = found_dead(command.fields, error) if retries.maybe_done else None
             pause = retries.pause_after(error, safe=is_safe(command.fields))
+            if existing:
+                return result_of(command, existing)
             if pause is None:
                 raise
         else:
@@ -62,6 +65,8 @@ def many(
             if results:  # an earlier request answered the others, and those answers must not be lost
                 results.update(dict.fromkeys(open_numbers, error))
         else:
+            if retries.maybe_done:
+                answers = [found_dead(*each) or each[1] for each in zip(members, answers, strict=True)]
             results.update(zip(open_numbers, answers, strict=True))
             open_numbers = [number for number in open_numbers if _is_open(batch[number], results[number])]
             pause = retries.pause_after_members([results[number] for number in open_numbers])

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobqueue_client.addresses import Address, Route
+from jobqueue_client.answers import Answer
 from jobqueue_client.errors import (
+    AlreadyExists,
     Internal,
     JobQueueError,
     NoRoom,
@@ -86,6 +88,14 @@ def is_final(error: JobQueueError) -> bool:
     return error.status < 500 and not isinstance(error, Internal)  # in a batch, its status is 200
 
 
+def found_dead(command: Mapping[str, Any], result: object) -> Answer | None:
+    """The answer to an add that was repeated, because it may have been executed, and found the job dead: as likely as
+    not, the attempt before has created it."""
+    if command.get("command") == "add" and isinstance(result, AlreadyExists) and result.state == "dead":
+        return {"success": True, "id": command["id"], "state": "dead", "result": "existing"}
+    return None
+
+
 def pause_s(retry: int, at_least_s: float | None = None) -> float:
     """The pause before the n-th retry, in seconds: random, so that many clients do not return at once.
 
@@ -108,7 +118,8 @@ class Retries:
         self._route = route
         self._count = 0
         self._end: float | None = None
-        self._maybe_done = False
+        self.maybe_done = False
+        """Whether an attempt before may have been executed."""
         self._address: Address
         self._begun = 0.0
 
@@ -135,9 +146,11 @@ class Retries:
     def pause_after_members(self, errors: Sequence[object]) -> float | None:
         """The same for a batch that was answered, given the errors of the members to repeat, if there are any."""
         gone = [error for error in errors if isinstance(error, ShuttingDown)]
+        is_away = any(isinstance(error, Unavailable) for error in errors)
+        self.maybe_done = self.maybe_done or is_away
         if gone:
             self._address.failed(self._begun)
-        elif not any(isinstance(error, Unavailable) for error in errors):
+        elif not is_away:
             self.answered()
         if not errors:
             return None
@@ -157,5 +170,5 @@ class Retries:
         elif not isinstance(error, Unavailable):  # after that, the next request goes to the next address
             self.answered()
         if isinstance(error, Unreachable):  # an earlier attempt may have been executed, too
-            error.maybe_done = self._maybe_done = self._maybe_done or error.maybe_done
-        self._maybe_done = self._maybe_done or isinstance(error, Unavailable)
+            error.maybe_done = self.maybe_done = self.maybe_done or error.maybe_done
+        self.maybe_done = self.maybe_done or isinstance(error, Unavailable)

@@ -192,8 +192,9 @@ def _added(command: Command, scope: Scope, before: Snapshot) -> Outcome:
         stays = how == "keep" or (how == "renew" and old.state < State.DEAD)
         if old.state is State.RESERVED and not stays:
             return "RESERVED", "reserved"
-    if how == "keep" and all(old is not None and old.state is State.DELETED for old in olds):
-        return "ALREADY_EXISTS", "deleted"
+    states = {old.state if old is not None else None for old in olds}
+    if how == "keep" and states <= {State.DEAD, State.DELETED}:
+        return "ALREADY_EXISTS", "dead" if State.DEAD in states else "deleted"
     return "OK", None
 
 

@@ -87,7 +87,7 @@ async def test_a_delay_of_ten_years_fits(pool: Pool, clock: HeldClock) -> None:
     assert await popped_ids(pool) == ["a"]
 
 
-KEPT = [(old, "keep") for old in STATES if old != "deleted"] + [
+KEPT = [(old, "keep") for old in STATES if old not in ("dead", "deleted")] + [
     (old, "renew") for old in ("delayed", "ready", "reserved")
 ]
 
@@ -127,6 +127,17 @@ async def test_a_delayed_copy_of_an_old_add_does_not_revive_what_was_cancelled(p
     assert await get(pool, "a") == before
     clock.advance(1)  # the end of its retention
     assert (await add(pool, "a")).result == "created"
+
+
+async def test_an_add_that_finds_the_job_dead_is_refused_and_says_what_would_run_it(
+    pool: Pool, clock: HeldClock
+) -> None:
+    await bring(pool, clock, "a", "dead")
+    before = await get(pool, "a")
+    with pytest.raises(AlreadyExists, match=r"is dead; kick it, or add it with if_exists renew or replace$") as refusal:
+        await add(pool, "a", "t2")
+    assert refusal.value.state == "dead"
+    assert await get(pool, "a") == before
 
 
 RENEWED = [(old, "replace") for old in STATES if old != "reserved"] + [

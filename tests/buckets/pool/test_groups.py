@@ -124,6 +124,29 @@ async def test_a_group_is_refused_when_all_of_it_was_deleted(redis: Redis, pool:
     await check_books(redis, pool)
 
 
+async def test_what_is_dead_of_a_group_stays_so_beside_what_is_kept_or_created(redis: Redis, pool: Pool) -> None:
+    await add_group(pool, "paid:1", "invoice", "mail", delay_ms=0)
+    lease = (await pop_one(pool, "mail")).lease
+    await pool.bury("paid:1@mail", lease)
+    dead = await get(pool, "paid:1@mail")
+    again = await add_group(pool, "paid:1", "invoice", "mail", "crm", delay_ms=0)
+    assert again[1] == Added("dead", "dead", dead.due)
+    assert results([again[0], again[2]]) == ["existing", "created"]
+    assert await get(pool, "paid:1@mail") == dead
+    await check_books(redis, pool)
+
+
+async def test_a_group_is_refused_when_each_of_it_is_dead_or_deleted(redis: Redis, pool: Pool) -> None:
+    await add_group(pool, "paid:1", "invoice", "mail", delay_ms=0)
+    await delete(pool, "paid:1@invoice")
+    await pool.bury("paid:1@mail", (await pop_one(pool, "mail")).lease)
+    with pytest.raises(AlreadyExists) as refusal:
+        await add_group(pool, "paid:1", "invoice", "mail")
+    assert refusal.value.state == "dead"
+    assert results(await add_group(pool, "paid:1", "invoice", "mail", if_exists="renew")) == ["replaced", "replaced"]
+    await check_books(redis, pool)
+
+
 async def test_a_full_topic_refuses_a_group_of_which_a_part_was_deleted(pool: Pool) -> None:
     await add(pool, "paid:1@invoice", "invoice")
     await delete(pool, "paid:1@invoice")

@@ -11,13 +11,14 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
+from buckets.events.restoring import LostSchedule, Restoring
 from buckets.job import NewJob
 from buckets.layout import SPAN
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.schedules.occurrences import MOST_JOBS, Occurrences, Plan
-from buckets.schedules.record import Schedule
+from buckets.schedules.record import Schedule, pack_schedule
 from buckets.schedules.schedules import Schedules
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
@@ -260,6 +261,25 @@ async def test_a_foreign_job_with_the_id_of_an_occurrence_blocks_this_one_only(
     assert await scheduled.times("s") == [1_000, 3_000]
     assert (await get(scheduled.pool, f"s@{start + 2_000}")).body == b"foreign"
     assert [record.id for record in events(caplog, "schedule.blocked")] == [f"s@{start + 2_000}"]  # type: ignore[attr-defined]
+    await check_books(redis, scheduled.pool)
+
+
+async def test_an_occurrence_that_is_dead_counts_as_made(
+    redis: Redis, scheduled: Scheduled, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scheduled.define("s", 1_000)
+    before = await scheduled.record("s")
+    await scheduled.advance(1_000)
+    (job,) = await pop(scheduled.pool, "t")
+    await scheduled.pool.bury(job.id, job.lease)
+    now = await scheduled.record("s")
+    lost = LostSchedule("s", pack_schedule(now._replace(next=before.next)), now.revision, [job.id.partition("@")[2]])
+    assert await Restoring(scheduled.pool, "restore:1").put_schedules([lost]) == [True]  # as it was before
+    await scheduled.advance(0)
+    await scheduled.advance(1_000)
+    assert await scheduled.times("s") == [1_000, 2_000]
+    assert (await get(scheduled.pool, job.id)).state.word == "dead"
+    assert events(caplog, "schedule.blocked") == []
     await check_books(redis, scheduled.pool)
 
 

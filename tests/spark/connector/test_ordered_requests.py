@@ -151,4 +151,5 @@ def test_an_add_to_a_virtual_topic_is_existing_where_all_its_jobs_are() -> None:
     created, existing = {"result": "created"}, {"result": "existing"}
     assert write_task._exists({"jobs": [existing, existing]}) and write_task._exists(existing)
     assert write_task._exists({"jobs": [existing, {"result": "cancelled", "state": "deleted"}]})
+    assert write_task._exists({"jobs": [existing, {"result": "dead", "state": "dead"}]})
     assert not write_task._exists({"jobs": [existing, created]}) and not write_task._exists(created)

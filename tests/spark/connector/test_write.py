@@ -90,6 +90,19 @@ def test_deletes_that_find_nothing_are_gone_and_finished_jobs_are_too(
     assert counts(write(rows, serving, folder)) == {"rows": 5, "gone": 5}
 
 
+def test_rows_of_dead_jobs_are_counted_as_dead_and_stop_no_write(
+    spark: SparkSession, serving: Serving, topic: str, folder: Path
+) -> None:
+    serving.ask("add", topic=topic, id=f"{topic}:0", body=1)
+    popped = serving.ask("pop", topic=topic)
+    serving.ask("bury", id=popped["id"], lease=popped["lease"])
+    rows = spark.range(0, 2, 1, 1).selectExpr(f"'{topic}:' || id AS id", "3600 AS delay")
+    assert counts(write(rows, serving, folder, topic=topic)) == {"rows": 2, "accepted": 1, "dead": 1}
+    assert serving.ask("get", id=f"{topic}:0")["state"] == "dead"
+    again = write(rows, serving, folder, topic=topic, ifExists="renew")
+    assert counts(again) == {"rows": 2, "accepted": 1, "existing": 1}
+
+
 def test_rows_of_deleted_jobs_are_cancelled_and_begin_a_new_life_only_when_renewed(
     spark: SparkSession, serving: Serving, topic: str, folder: Path
 ) -> None:

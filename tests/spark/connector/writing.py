@@ -23,5 +23,5 @@ def write(rows: DataFrame, serving: Serving, folder: Path, **options: Any) -> di
 
 def counts(reported: dict[str, Any]) -> dict[str, int]:
     """The counts that are not 0."""
-    names = ("rows", "accepted", "existing", "cancelled", "gone", "refused", "retries")
+    names = ("rows", "accepted", "existing", "cancelled", "dead", "gone", "refused", "retries")
     return {name: reported[name] for name in names if reported[name]}

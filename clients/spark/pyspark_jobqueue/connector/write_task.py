@@ -73,8 +73,10 @@ class WriteTask:
         # gone.
         if action == "delete" and answer["code"] in ("NOT_FOUND", "WRONG_STATE"):
             self._totals.gone += 1
-        elif _is_cancelled(command, answer):
+        elif _found(command, answer) == "deleted":  # a repeat must not revive it
             self._totals.cancelled += 1
+        elif _found(command, answer) == "dead":
+            self._totals.dead += 1
         else:
             self._refuse(Refusal(answer, action, row.id, command.get("topic"), row.batch, row.number))
 
@@ -84,12 +86,12 @@ class WriteTask:
 
 
 def _exists(answer: Answer) -> bool:
-    """Whether an add created nothing. An add to a virtual topic has several jobs, some of which may be cancelled; if
-    all of them are, it is refused."""
-    return all(job.get("result") in ("existing", "cancelled") for job in answer.get("jobs", [answer]))
+    """Whether an add created nothing. An add to a virtual topic has several jobs, some of which may be dead or
+    cancelled; if all of them are, it is refused."""
+    return all(job.get("result") in ("existing", "dead", "cancelled") for job in answer.get("jobs", [answer]))
 
 
-def _is_cancelled(command: Mapping[str, Any], answer: Answer) -> bool:
-    """Whether an add that keeps existing jobs found that its job was deleted: a repeat must not revive it."""
+def _found(command: Mapping[str, Any], answer: Answer) -> str | None:
+    """The state of the job for which an add that keeps existing jobs was refused: dead or deleted."""
     keeps = command["command"] == "add" and command.get("if_exists", "keep") == "keep"
-    return keeps and answer["code"] == "ALREADY_EXISTS" and answer.get("state") == "deleted"
+    return answer.get("state") if keeps and answer["code"] == "ALREADY_EXISTS" else None

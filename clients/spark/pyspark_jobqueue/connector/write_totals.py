@@ -18,6 +18,7 @@ class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # p
     accepted: int = 0
     existing: int = 0
     cancelled: int = 0
+    dead: int = 0
     gone: int = 0
     refused: int = 0
     retries: int = 0
@@ -37,12 +38,12 @@ class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # p
     def __str__(self) -> str:
         return (
             f"{self.rows:,} rows: {self.accepted:,} accepted, {self.existing:,} existing, "
-            f"{self.cancelled:,} cancelled, {self.gone:,} gone, {self.refused:,} refused, "
+            f"{self.cancelled:,} cancelled, {self.dead:,} dead, {self.gone:,} gone, {self.refused:,} refused, "
             f"{self.retries:,} retries in {self.seconds:.1f} s"
         )
 
 
-COUNTS = ("rows", "accepted", "existing", "cancelled", "gone", "refused", "retries")
+COUNTS = ("rows", "accepted", "existing", "cancelled", "dead", "gone", "refused", "retries")
 
 
 def total(sums: Sequence[Any]) -> WriteTotals:

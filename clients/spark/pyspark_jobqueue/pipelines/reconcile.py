@@ -128,7 +128,7 @@ def _samples(found: DataFrame, *fine: str) -> list[dict[str, str]]:
 
 def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
     """Add the missing jobs through the writer. One that somebody else has added meanwhile counts as repaired,
-    one that somebody else has added and deleted meanwhile as cancelled."""
+    one that has been added and deleted meanwhile as cancelled, one that has been added and has died as dead."""
     if report.figures["missing_past_due"]:
         print(
             f"warning: {report.figures['missing_past_due']:,} of the missing jobs were due before now. Any that "
@@ -145,6 +145,7 @@ def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace,
     figures = writes.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
     report.note(
         repaired=figures.get("accepted", 0) + figures.get("existing", 0),
+        dead=report.figures["dead"] + figures.get("dead", 0),
         **{name: figures.get(name, 0) for name in ("cancelled", "refused")},
     )
 

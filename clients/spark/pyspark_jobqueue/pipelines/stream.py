@@ -21,7 +21,10 @@ from pyspark_jobqueue.errors import BadOption, JobQueueError
 from pyspark_jobqueue.pipelines.parts import events, expressions, flags, inputs, jobs, micro_batch, writes
 from pyspark_jobqueue.pipelines.parts.report import Report
 
-FIGURES = ("events", "ignored", "unreadable", "added", "existing", "cancelled", "changed", "gone", "refused", "retries")
+FIGURES = (
+    *("events", "ignored", "unreadable", "added", "existing", "cancelled", "dead"),
+    *("changed", "gone", "refused", "retries"),
+)
 _LOOK_S = 1
 # Spark cannot infer the columns of files that do not exist yet. JSON and CSV have no binary type.
 _KAFKA = "key {0}, value {0}, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
