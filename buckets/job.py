@@ -140,12 +140,16 @@ class Cause(enum.IntEnum):
     TRIES = 1
     TTL = 2
     BURIED = 3
-    LEASE = 4  # not a death: its lease ended, and nothing has happened to it since but its back-off
+    LEASE = 4  # its lease ended, and nothing has happened to it since but its back-off, or its death by TRIES
 
     @classmethod
     def _missing_(cls, value: object) -> Cause:
         """A cause that only a later version knows does not make the record unreadable."""
         return cls.NONE
+
+
+LEASE_ENDED = "lease ended"
+"""The reason of a job whose lease ended."""
 
 
 class Tag(enum.IntEnum):
@@ -254,7 +258,14 @@ class Job:
 
     @property
     def cause(self) -> Cause:
-        return self.kind.cause
+        cause = self.kind.cause
+        return Cause.TRIES if cause is Cause.LEASE and self.state is State.DEAD else cause
+
+    @property
+    def reason(self) -> str | None:
+        """Why it came back, or died: as its worker said, unless its lease ended."""
+        told = self.kind.cause is Cause.LEASE and self.state in (State.DELAYED, State.READY, State.DEAD)
+        return LEASE_ENDED if told else self.text(Tag.REASON)
 
     @property
     def ttr(self) -> int:

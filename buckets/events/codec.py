@@ -78,6 +78,8 @@ class Event(NamedTuple):
     body: bytes | None = None
     """None: this move did not write it, or it is too large."""
     checksum: int = 0
+    lease_ended: bool = False
+    """Whether it is dead because its last try ended with its lease."""
     schedule: Schedule | None = None
     """As it is after the move; without its definition where only its times were written. None: removed, or of a job."""
 
@@ -175,6 +177,7 @@ def _read_record(entry: Entry, job_id: str, before: int, was: int, value: bytes,
     after, topic_end = flags & _STATE, at + length + topic_size
     if topic_end > len(value) or not topic_size or after == 0:
         raise Unreadable("a record without its topic or its state")
+    lease_ended = after == State.DEAD and level >> 4 == Cause.LEASE
     options, body = _read_rest(value, topic_end, bool(flags & OPTIONAL))
     return Event(
         job_id,
@@ -188,7 +191,7 @@ def _read_record(entry: Entry, job_id: str, before: int, was: int, value: bytes,
         d1 << 32 | d2,
         n1 << 32 | n2,
         level & 0x0F,
-        level >> 4 if level >> 4 <= max(Cause) else 0,
+        Cause.TRIES if lease_ended else level >> 4 if level >> 4 <= max(Cause) else 0,
         bucket,
         ttr,
         tries,
@@ -202,6 +205,7 @@ def _read_record(entry: Entry, job_id: str, before: int, was: int, value: bytes,
         options,
         body,
         checksum,
+        lease_ended,
     )
 
 

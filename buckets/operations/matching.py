@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from buckets.job import Cause, Job, State, Tag, later_ms
+from buckets.job import Job, State, Tag, later_ms
 from buckets.operations.record import Asked
 
 _MOST_MS = 253_402_300_799_000  # the end of the year 9999
@@ -30,7 +30,7 @@ def _fits(asked: Asked, job: Job) -> bool:
     return (
         job.id.startswith(wanted.prefix)
         and (not wanted.cause or (dead and job.cause.name.lower() == wanted.cause))
-        and wanted.reason.lower() in _reason(job).lower()
+        and wanted.reason.lower() in (job.reason or "").lower()
         and (not wanted.tag or wanted.tag in _tags(job))
         and _between(wanted.died_from, job.next if dead else None, wanted.died_to)
         and _between(wanted.due_from, due_of(job), wanted.due_to)
@@ -41,10 +41,6 @@ def _fits(asked: Asked, job: Job) -> bool:
 def due_of(job: Job) -> int:
     """When it falls due, of a delayed one next."""
     return job.next if job.state is State.DELAYED else job.due
-
-
-def _reason(job: Job) -> str:
-    return "lease ended" if job.cause is Cause.LEASE else job.text(Tag.REASON) or ""
 
 
 def _tags(job: Job) -> list[str]:

@@ -262,8 +262,8 @@ def logged(action: Action) -> Answer:
 
 def died(job: Job) -> Answer:
     """A dead letter in short."""
-    cause, reason = job.cause.name.lower(), job.text(Tag.REASON)
-    return {"id": job.id, "cause": cause, "reason": reason, "dead_since": in_seconds(job.next)}
+    cause = job.cause.name.lower()
+    return {"id": job.id, "cause": cause, "reason": job.reason, "dead_since": in_seconds(job.next)}
 
 
 def described(job: Job, *, with_body: bool, is_whole: bool = True) -> Answer:
@@ -290,10 +290,10 @@ def described(job: Job, *, with_body: bool, is_whole: bool = True) -> Answer:
     if job.deliveries:
         answer["lease"] = job.lease
         answer["worker"] = job.text(Tag.WORKER)
-        answer["reason"] = job.text(Tag.REASON)
+        answer["reason"] = job.reason
     ended = job.lease_ended
     if ended is not None:
-        answer["reason"], answer["ended"] = "lease ended", ended / 1000
+        answer["ended"] = ended / 1000
     elif job.cause not in (Cause.NONE, Cause.LEASE):
         answer["cause"] = job.cause.name.lower()
     # `next` depends on the state: until when the job waits or is remembered, or since when it is ready or dead.

@@ -301,7 +301,7 @@ def joined(history: History, tail: Tail) -> None:
 
 def _told(found: TailEvent) -> Told:
     event = found.event
-    worker, reason = words_of(event.options) if event.options else (None, None)
+    worker, reason = words_of(event.options, event.lease_ended)
     return Told(
         *(found.ms, found.seq, found.n, 0, event.created, event.topic, event.verb, event.before, event.after),
         *(event.at, event.was, event.due, event.next, event.priority, event.cause, event.attempts),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from buckets.events.codec import Entry, Event
-from buckets.job import State, Tag, Verb
+from buckets.job import LEASE_ENDED, State, Tag, Verb
 from buckets.layout import SCHEDULE
 from buckets.record import unpack_optional
 from jobqueue.journal.minutes import minutes_of
@@ -86,9 +86,8 @@ class Collector:
             if not isinstance(each, Event):
                 self._refuse(ms, seq, n, entry, *each)
                 continue
-            worker = reason = body = None
-            if each.options:
-                worker, reason = words_of(each.options)
+            body = None
+            worker, reason = words_of(each.options, each.lease_ended)
             if each.body is not None:
                 try:
                     body = each.body.decode()
@@ -154,7 +153,7 @@ class Collector:
 
     def _job_row(self, told: _Told) -> Row:
         event, options = told.event, told.options
-        worker, reason = words_of(options) if options else (None, None)
+        worker, reason = words_of(options, event.lease_ended)
         # A row of no life: all that is known is that it was set aside.
         life = event.created if event.after else 0
         ended = told.at if not told.state or told.state in _ENDED else None
@@ -174,8 +173,14 @@ def _is_end(row: Row) -> bool:
 _blocks: dict[bytes, tuple[str | None, str | None]] = {}
 
 
-def words_of(options: bytes) -> tuple[str | None, str | None]:
-    """The worker and the reason in an optional block; None where it has none."""
+def words_of(options: bytes | None, lease_ended: bool) -> tuple[str | None, str | None]:
+    """The worker and the reason in an optional block, None where it has none; of a job that died as its lease ended,
+    this is the reason."""
+    worker, reason = _words_in(options) if options else (None, None)
+    return worker, LEASE_ENDED if lease_ended else reason
+
+
+def _words_in(options: bytes) -> tuple[str | None, str | None]:
     known = _blocks.get(options)
     if known is None:
         fields = unpack_optional(options)

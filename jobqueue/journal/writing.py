@@ -56,9 +56,9 @@ def job_changes(new: str) -> dict[str, str]:
     same = f"{new} = jq_job.life".format("life")
     changes = {name: new.format(name) for name in JOB if name not in ("source", "id")}
     for name in ("options", "worker", "reason"):
-        changes[name] = (
-            f"CASE WHEN {new.format('options')} IS NULL AND {same} THEN jq_job.{name} ELSE {changes[name]} END"
-        )
+        # A death by a lease that ended has a reason of its own, and tells no options.
+        unknown = f"{new.format('options')} IS NULL AND {new.format(name)} IS NULL"
+        changes[name] = f"CASE WHEN {unknown} AND {same} THEN jq_job.{name} ELSE {changes[name]} END"
     for name in ("body", "body_kept"):
         changes[name] = (
             f"CASE WHEN {new.format('body_kept')} = 2 AND {same} THEN jq_job.{name} ELSE {new.format(name)} END"

@@ -108,7 +108,8 @@ _SEMANTICS = """\
   come back together. The end of a lease makes such a job ready at once: its worker died, and another may take it.
 - **`kick` starts a ladder again** at its first step.
 - **A lease that ended** shows in `get` until something else happens to the job: `reason` is `lease ended`, `ended` says
-  when (as the timer saw it), and `worker` who had it.
+  when (as the timer saw it), and `worker` who had it. A job whose last try ended in this way keeps the `reason` as a
+  dead letter; it counts more than what an earlier release has said.
 - **How late a delivery is**: now, less `ready`, or `due` in a job that is delivered for the first time.
 - **A paused topic** says so: a pop that finds no job in it has `paused` with the end of the pause, as have `get` and
   `stats`. A pause may begin before the topic exists.

@@ -44,7 +44,10 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     reason: (
         Annotated[
             str | None,
-            Meta(description="the reason given by the last release or bury; `lease ended` if its last lease did"),
+            Meta(
+                description="the reason given by the last release or bury; `lease ended` if its last lease did, "
+                "which may be what it died of"
+            ),
         ]
         | UnsetType
     ) = UNSET

@@ -102,10 +102,14 @@ class Life:
             **{name: getattr(self, name) for name in ("state", "created", "due", "next", "lease", "ttr", "cause")},
             **{name: getattr(self, name) for name in ("attempts", "deliveries", "step")},
         }
+        lease_ended = self.cause is Cause.LEASE and self.state in (State.DELAYED, State.READY, State.DEAD)
+        if self.state is State.DEAD and lease_ended:
+            facts["cause"] = Cause.TRIES
         if not self.has_body():
             return facts | {"body": b""}
         own = {"body": self.new.body, "ttl": self.new.ttl_ms, "retention": self.new.retention_ms}
         more = {name: getattr(self, name) for name in ("worker", "reason", "note")}
+        more["reason"] = "lease ended" if lease_ended else self.reason
         facts |= own | more | {"backoff": self.new.backoff_ms}
         return facts if self.state in TOMBSTONES else facts | {"own_ttr": self.new.ttr_ms}
 
@@ -239,9 +243,9 @@ class Model:
         life.next = self.now_ms
         self._list(life).insert(0 if front else len(self._list(life)), life.new.id)
 
-    def _die(self, life: Life, cause: Cause) -> None:
+    def _die(self, life: Life, cause: Cause, kept: Cause | None = None) -> None:
         self._become(life, State.DEAD)
-        life.next, life.cause = self.now_ms, cause
+        life.next, life.cause = self.now_ms, kept or cause
         self._total(life)[f"died_{cause.name.lower()}"] += 1
 
     def _entomb(self, life: Life, state: State) -> None:
@@ -837,7 +841,7 @@ class Model:
         if life.ttl_over(self.now_ms):
             self._die(life, Cause.TTL)
         elif life.new.tries and life.attempts >= life.new.tries:
-            self._die(life, Cause.TRIES)
+            self._die(life, Cause.TRIES, Cause.LEASE if life.cause is Cause.LEASE else Cause.TRIES)
         else:
             if delay_ms is None and ladder is not None:
                 delay_ms = ladder[min(life.step, len(ladder) - 1)] if ladder else 0

@@ -178,9 +178,8 @@ def answer_of(result: Added | Moved | str | JobQueueError) -> Answer:
 
 
 def facts(job: Job, names: dict[str, Any]) -> dict[str, Any]:
-    texts = {"worker": Tag.WORKER, "reason": Tag.REASON}
-    read = {name: job.text(texts[name]) if name in texts else getattr(job, name, None) for name in names}
-    return read | {"step": job.kind.step}
+    read = {name: getattr(job, name, None) for name in names if name != "worker"}
+    return read | {"step": job.kind.step} | ({"worker": job.text(Tag.WORKER)} if "worker" in names else {})
 
 
 FOR_EVER_MS = 10**12

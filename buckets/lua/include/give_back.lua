@@ -26,7 +26,10 @@ end
 -- `rest`: see move.
 local function give_back(job, delay, rest, default)
   if time_over(job) then return die(job, CAUSE_TTL, 'ttl', rest) end
-  if job.tries > 0 and job.attempts >= job.tries then return die(job, CAUSE_TRIES, 'tries', rest) end
+  if job.tries > 0 and job.attempts >= job.tries then
+    -- Where a lease that ended was the last try, its cause stays: it is the reason of the death, and no record is rewritten for it.
+    return die(job, job.cause == CAUSE_LEASE and CAUSE_LEASE or CAUSE_TRIES, 'tries', rest)
+  end
   delay = delay or ladder_delay(job, default)
   if delay > 0 then return move(job, delayed, from_ms + delay, rest) end
   move(job, ready, nil, rest)

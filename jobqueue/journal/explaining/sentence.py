@@ -171,9 +171,8 @@ _CAUSES = {
 
 
 def _dead(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
-    reason = job.text(Tag.REASON)
     cause = _CAUSES.get(job.cause, "why is not known")
-    said = f"dead since {_at(job.next, standing)}: {cause}{f' ({reason})' if reason else ''}"
+    said = f"dead since {_at(job.next, standing)}: {cause}{f' ({job.reason})' if job.reason else ''}"
     if now.bounds is None:
         return said
     ends = [f"at {moment((job.next + now.bounds.age_ms) * 1000)} UTC"]

@@ -170,7 +170,7 @@ class _Teller:
         self._back_off(event, line)
         if event.after == State.DEAD and event.verb in _DEADLY:
             line.how = _joined(line.how, f"dead: {_DEATHS.get(Cause(event.cause), 'for an unknown reason')}")
-        if event.reason and event.verb not in _KEEP_REASON:
+        if event.reason and event.verb not in _KEEP_REASON and line.what != "lease over":  # which says it
             line.how = f"{line.how}: {event.reason}" if line.how else event.reason
         if event.after and event.verb != Verb.WALK:
             self._before = event

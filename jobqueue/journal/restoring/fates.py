@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from buckets.job import Cause, State, Tag
+from buckets.job import LEASE_ENDED, Cause, State, Tag
 from buckets.record import Fields, pack_optional, pack_record, unpack, unpack_optional
 from jobqueue.journal.restoring.choice import ENDED, Choice
 from jobqueue.journal.restoring.reading import JobRow
@@ -38,10 +38,12 @@ def record_of(row: JobRow) -> bytes:
     """The record of a job. Raises ValueError, OverflowError for what none has."""
     if not row.topic or not 0 <= row.priority <= _MOST_PRIORITY:
         raise ValueError("no record of ours")
+    lease_ended = row.cause == Cause.TRIES and row.reason == LEASE_ENDED and row.state == State.DEAD
     return pack_record(
         Fields(
             State(row.state),
-            *(row.topic, row.life, row.due, row.next, row.ttr, row.tries, row.priority, row.cause),
+            *(row.topic, row.life, row.due, row.next, row.ttr, row.tries, row.priority),
+            Cause.LEASE if lease_ended else row.cause,
             *(row.attempts, row.deliveries, row.step, row.lease, bool(row.keeps_body), row.options or b""),
             (row.body or "").encode(),
         )

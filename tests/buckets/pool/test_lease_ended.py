@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.job import Cause, Job, Tag
+from buckets.job import Cause, Job, State, Tag
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
@@ -128,7 +128,29 @@ async def test_a_job_in_back_off_that_is_run_or_gets_another_time_does_not_say_w
 async def test_a_lease_that_ends_as_the_last_try_is_a_death_by_tries(pool: Pool, clock: HeldClock) -> None:
     await lose(pool, clock, tries=1)
     job = await get(pool, "a")
-    assert (job.cause, job.lease_ended) == (Cause.TRIES, None)
+    assert (job.cause, job.lease_ended, job.reason) == (Cause.TRIES, None, "lease ended")
+
+
+async def test_what_killed_a_job_is_its_reason_whatever_an_earlier_release_said(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", ttr_ms=TTR_MS, tries=2)
+    await pop_one(pool)
+    await pool.release("a", delay_ms=0, reason="busy")
+    assert (await get(pool, "a")).reason == "busy"
+    await pop_one(pool)
+    clock.advance(TTR_MS)
+    await tick_all(pool)
+    assert (await get(pool, "a")).reason == "lease ended"
+    await check_books(redis, pool)
+    await kick(pool, "a")
+    assert (await get(pool, "a")).reason == "busy"
+    await pop_one(pool)
+    await pool.release("a", delay_ms=0, reason="gone")
+    await pop_one(pool)
+    await pool.release("a", reason="broken")
+    job = await get(pool, "a")
+    assert (job.state, job.cause, job.reason) == (State.DEAD, Cause.TRIES, "broken")
 
 
 async def test_a_job_that_was_delivered_before_comes_with_the_time_at_which_it_became_ready_again(

@@ -165,7 +165,8 @@ def test_what_was_counted_and_is_not_kept_is_not_counted_again() -> None:
 
 
 def test_words_are_cut_to_their_columns() -> None:
-    worker, reason = words_of(options(worker=b"\xc3\xa4" * 300, reason=b"\xff" + b"r" * 2000))
+    worker, reason = words_of(options(worker=b"\xc3\xa4" * 300, reason=b"\xff" + b"r" * 2000), False)
     assert worker == "ä" * 255
     assert reason == "\ufffd" + "r" * 1023
-    assert words_of(options(headers=b"{}")) == (None, None)
+    assert words_of(options(headers=b"{}"), False) == (None, None)
+    assert words_of(None, True) == (None, "lease ended")

@@ -86,7 +86,7 @@ async def test_real_lives_are_asked_about(journal: Journal, live_pool: Pool) -> 
 
     assert columns(await told("late", over_s=0.05), 0, 1, 2) == [("t", 4, 4), ("T_x", 1, 0)]
     assert columns(await told("waited", over_s=0.05), 0, 1, 2) == [("t", 4, 4), ("T_x", 1, 0)]
-    assert await told("dead") == [["t", "buried", "no connection", 1], ["t", "tries", "", 1]]
+    assert await told("dead") == [["t", "buried", "no connection", 1], ["t", "tries", "lease ended", 1]]
     assert await told("deleted", by="topic") == [["t", "delete", 3]]
     assert await told("kicked", by="topic") == [["t", "kick", 1]]
     assert await told("expired-leases", by="worker") == [["w1", 1], ["w2", 1]]
@@ -140,7 +140,7 @@ async def test_deaths_are_counted_by_cause_and_reason(journal_url: str, teller: 
 
     await teller.tell(
         delivered("a", NOW + 1000, 0, "w1"),
-        died("a", Verb.DUE, Cause.TRIES, lease=(NOW + 1000) * 1000),
+        died("a", Verb.DUE, Cause.TRIES, lease=(NOW + 1000) * 1000, lease_ended=True),
         died("b", Verb.BURY, Cause.BURIED, options=options(reason=b"no connection")),
         died("c", Verb.BURY, Cause.BURIED, options=options(reason=b"no connection")),
         died("d", Verb.DUE, Cause.TTL, before=R, topic="u"),
@@ -149,13 +149,13 @@ async def test_deaths_are_counted_by_cause_and_reason(journal_url: str, teller: 
     )
     assert await rows(journal_url, "dead") == [
         ["t", "buried", "no connection", 2],
-        ["t", "tries", "", 1],
+        ["t", "tries", "lease ended", 1],
         ["u", "ttl", "", 1],
     ]
     assert await rows(journal_url, "dead", by="worker") == [
         ["", "buried", "no connection", 2],
         ["", "ttl", "", 1],
-        ["w1", "tries", "", 1],
+        ["w1", "tries", "lease ended", 1],
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from buckets.job import NewJob, State
+from buckets.job import Cause, NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
@@ -72,6 +72,26 @@ async def test_dead_letters_come_back_where_they_are_asked_for(world: World) -> 
     assert await state(world.pool, "dead") == "unknown"
     assert (await world.restore(states=(State.DEAD,))).counts["put"] == 1
     assert (await get(world.pool, "dead")).state is State.DEAD
+
+
+async def test_a_job_that_a_lease_has_killed_keeps_its_reason_in_the_journal_and_comes_back_with_it(
+    each_world: World,
+) -> None:
+    await add(each_world.pool, "a", ttr_ms=1, tries=2)
+    await pop_one(each_world.pool)
+    await each_world.pool.release("a", delay_ms=0, reason="busy")
+    await each_world.drained()
+    await pop_one(each_world.pool)
+    while await state(each_world.pool, "a") != "dead":
+        await tick_all(each_world.pool)
+    await each_world.drained()
+    row = await each_world.row("a")
+    assert (row.cause, row.reason) == (Cause.TRIES, "lease ended")
+    before = await each_world.records()
+    await each_world.lose()
+    await each_world.restore(states=(State.DEAD,))
+    assert contents(await each_world.records()) == contents(before)
+    assert (await get(each_world.pool, "a")).reason == "lease ended"
 
 
 async def test_a_worker_that_has_a_job_finishes_it_with_its_old_lease(world: World) -> None:
