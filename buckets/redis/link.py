@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _MOST_UNSENT = 1 << 20  # bytes that Redis has not read yet; beyond that callers wait
 _NOTHING = object()
+_QUIET_S, _DEAF_S = 1.0, 2.25  # of a subscription: until a PING is sent, and until it is given up without an answer
+_LOOK_S = 0.25  # how often that is looked at
 LOST = "the subscription is lost: "
 
 Orphan = Callable[[Any], None]
@@ -238,7 +240,8 @@ class Ear(Wire):
     """A connection that listens to sharded channels (SSUBSCRIBE), to each until its subscription or the connection is
     lost.
 
-    A server that is silent for `timeout_s` is sent a PING, and the connection is given up when it does not answer.
+    It would not notice by itself that a server went silent without closing the connection, and what is published
+    meanwhile is never heard. So a quiet server is sent a PING, and the connection is given up if it does not answer.
     """
 
     def __init__(self, connection: Any, timeout_s: float) -> None:
@@ -246,7 +249,9 @@ class Ear(Wire):
         self._timeout_s = timeout_s
         self._hearings: list[_Hearing] = []  # a few: one per shard
         self._last = self._loop.time()  # when Redis last sent something
-        self._watching = self._loop.call_later(timeout_s, self._watch)
+        self._why = "the subscription is lost"
+        self._pinged = False  # since then
+        self._watching = self._loop.call_later(_LOOK_S, self._watch)
 
     async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
         """Listen to a channel; `connected` is called when the subscription begins. Raises Unavailable or TimeoutError
@@ -255,7 +260,7 @@ class Ear(Wire):
         self._hearings.append(hearing)
         try:
             if self.lost:
-                raise Unavailable("the subscription is lost")
+                raise Unavailable(self._why)
             self._transport.write(_packed(("SSUBSCRIBE", channel)))
             async with asyncio.timeout(self._timeout_s):
                 await hearing.begun
@@ -273,15 +278,17 @@ class Ear(Wire):
 
     def _watch(self) -> None:
         quiet = self._loop.time() - self._last
-        if quiet > 2 * self._timeout_s:
+        if quiet > _DEAF_S and self._pinged:
+            self._why = f"{LOST}it was deaf: Redis sent nothing for {quiet:.1f} s and did not answer a PING"
             self.lose()
             return
-        if quiet > self._timeout_s / 2:
+        if quiet > _QUIET_S and not self._pinged:
+            self._pinged = True
             self._transport.write(_packed(("PING",)))
-        self._watching = self._loop.call_later(self._timeout_s, self._watch)
+        self._watching = self._loop.call_later(_LOOK_S, self._watch)
 
     def _take(self, reply: Any) -> None:
-        self._last = self._loop.time()
+        self._last, self._pinged = self._loop.time(), False
         if isinstance(reply, ErrorReply):  # for the first pending subscription: they are answered in order
             error = Unavailable(f"{LOST}{reply}")
             waiting = [hearing for hearing in self._hearings if not hearing.begun.done()]
@@ -305,4 +312,4 @@ class Ear(Wire):
     def _end(self) -> None:
         self._watching.cancel()
         for hearing in self._hearings:
-            hearing.fail(Unavailable("the subscription is lost"))
+            hearing.fail(Unavailable(self._why))

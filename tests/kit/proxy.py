@@ -63,6 +63,7 @@ class Proxy:
         self._weather = FAIR
         self._of: Collection[str] | None = None
         self._changed = asyncio.Event()
+        self._mute: list[list[asyncio.StreamWriter]] = []
         self._open: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
     @property
@@ -87,6 +88,10 @@ class Proxy:
         self._weather, self._of = weather, of
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def mute_all(self) -> None:
+        """Swallow what is sent over the current connections from now on, in both directions, and close none of them."""
+        self._mute = list(self._open.values())
 
     def reset_all(self) -> None:
         """Reset all current connections once."""
@@ -137,6 +142,8 @@ class Proxy:
                 await self._arrival(sent, way, source)
                 if isinstance(data, OSError):
                     raise data
+                if any(each is writers for each in self._mute):
+                    continue
                 weather = self._of_whom(source)
                 if data and self._chance.random() < weather.resets:
                     self._reset(writers)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from buckets.waiting.notifier import Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
 from tests.buckets.waiting.parked import caught_up, waiting_on
+from tests.chaos.servers.proxy import Proxy, to
+from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
 
@@ -31,6 +35,50 @@ async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(red
             assert not alarm.is_set()
     hearing.cancel()
     await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def test_a_subscription_that_went_deaf_without_being_closed_is_renewed_and_what_it_missed_is_looked_for(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No time-out of a call ends it: those of this Redis are far away."""
+    caplog.set_level("INFO")
+    direct = Redis(own_server.url)
+    pool = await Pool.open(direct, "one", buckets=1)
+    async with Proxy(to(str(own_server.socket))) as proxy:
+        redis = Redis(proxy.url, timeout_s=600)
+        notifier = Notifier(await Pool.open(redis, "one", buckets=1))
+        alarm = notifier.alarm(0, 0)
+        listening = asyncio.create_task(notifier.run())
+        await until(notifier.connected.is_set)
+        alarm.clear()
+        proxy.mute_all()
+        await add(pool, "a", delay_ms=60_000)
+        await until(alarm.is_set)
+        lost, found = (next(r for r in caplog.records if r.message == name) for name in ("bell.lost", "bell.found"))
+        assert "it was deaf" in getattr(lost, "error", "") and found
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        await redis.close()
+    await direct.close()
+
+
+async def test_a_quiet_subscription_that_answers_a_ping_stays(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis = Redis(own_server.url)
+    notifier = Notifier(await Pool.open(redis, "one", buckets=1))
+    listening = asyncio.create_task(notifier.run())
+    await until(notifier.connected.is_set)
+
+    async def pings() -> bool:
+        told = re.search(rb"cmdstat_ping:calls=(\d+)", await redis.read("INFO", "commandstats"))
+        return told is not None and int(told[1]) >= 2
+
+    await until(pings)
+    assert notifier.connected.is_set() and "bell.lost" not in caplog.messages
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    await redis.close()
 
 
 async def test_a_record_set_aside_is_told_in_the_log(
