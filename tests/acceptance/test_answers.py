@@ -143,6 +143,7 @@ async def pages(seen: Seen) -> None:
     for job_id in ("b0", "b1", "b2", "b5", "b7"):
         await seen.ask("explain", id=job_id)
     await seen.ask("topics")
+    await seen.ask("pop", topic="u", worker="sink", blocked="connection refused")
     await seen.ask("workers")
     await seen.ask("stats", topic="t")
     await seen.ask("stats")

@@ -364,7 +364,8 @@ class Model:
     def _is_hidden(self, new: NewJob, within: str) -> bool:
         """Whether the id is that of a job that the caller must not know of."""
         old = self.life(new.id)
-        return bool(old and not old.is_within(within) and old.new.topic != new.topic)
+        is_copy = bool(old and old.new.is_copy and new.is_copy and old.new.topic == new.topic)
+        return bool(old and not old.is_within(within) and not is_copy)
 
     def _refusal(self, new: NewJob, within: str = "") -> Answer | None:
         if self._is_hidden(new, within):

@@ -84,6 +84,7 @@ odd_jobs = st.builds(
     most_pending=st.sampled_from([0, 0, 0, 1, 2]),
     note=st.sampled_from([b"", b"", b"n", bytes(64)]),
     keeps_body=st.booleans(),
+    is_copy=st.booleans(),
 )
 new_jobs = st.one_of(plain_jobs, odd_jobs)
 # One job, or one job in each topic with ids that are equal up to their `@`.

@@ -63,7 +63,7 @@ async def test_a_reader_that_is_far_behind_is_warned_of(
     [
         ("nonsense", "not the URL of a journal"),
         ("sqlite:////nowhere/journal.db", "none can be made in /nowhere"),
-        ("sqlite:///.", "unable to open database file"),
+        ("sqlite:///no-database", "file is not a database"),
         ("postgresql://user:secret@127.0.0.1:1/db", "onnect"),
         ("mariadb://user:secret@127.0.0.1:1/db", "onnect"),
     ],
@@ -71,6 +71,7 @@ async def test_a_reader_that_is_far_behind_is_warned_of(
 async def test_what_keeps_a_journal_from_being_written_is_bad(
     url: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "no-database").write_text("as another program writes it\n" * 100)
     monkeypatch.chdir(tmp_path)
     level, sentence = await found(url)
     assert level == "bad" and words in sentence and "secret" not in sentence

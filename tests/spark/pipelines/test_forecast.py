@@ -178,7 +178,10 @@ def test_without_matplotlib_a_plot_is_refused_in_a_line(monkeypatch: pytest.Monk
     ("flags", "words"),
     [
         (["--plot", "x.pdf"], "error: --plot must name a .png or .svg file, not 'x.pdf'\n"),
-        (["--rate", "0"], "argument --rate: invalid positive value: '0'\n"),
+        (
+            ["--rate", "0"],
+            "--rate: invalid positive value: '0'; all flags: python -m pyspark_jobqueue.pipelines.forecast --help\n",
+        ),
     ],
 )
 def test_a_wrong_flag_ends_the_program_with_code_2_and_a_line(flags: list[str], words: str) -> None:
