@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from buckets.redis.client import Redis
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 
+# The service founded the namespace, and its timers hold the locks; all else is from tests.
+WIPE = """
+local kept = {meta = true, cards = true, roll = true}
+for _, key in ipairs(redis.call("KEYS", "*")) do
+    local name = string.match(key, "^{jq:0}:(.*)$")
+    if not kept[name] and not string.match(name or "", "^lock:") then redis.call("DEL", key) end
+end
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_service() -> AsyncIterator[tuple[ServiceProcess, RedisServer]]:
+    """The service that the tests of a file share, on a Redis of its own: others empty the tests' Redis."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
+        async with ServiceProcess("--redis", server.url) as service:
+            yield service, server
+
 
 @pytest.fixture
-async def client(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Client]:
-    """A client of a service on the shared Redis, which is empty."""
-    async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
+async def client(shared_service: tuple[ServiceProcess, RedisServer]) -> AsyncIterator[Client]:
+    """A client of the service that the tests of a file share. Its namespace is empty."""
+    service, server = shared_service
+    redis = Redis(server.url)
+    await redis.read("EVAL", WIPE, 0)
+    await redis.close()
+    async with Client(service.url) as client:
         yield client

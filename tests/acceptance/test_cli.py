@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from buckets.redis.client import Redis
 from jobqueue import __version__
 from jobqueue.schema import params
 from tests.kit.ports import free_port
@@ -19,21 +19,8 @@ from tests.kit.shell import Shell
 
 
 @pytest.fixture
-async def service(redis_server: RedisServer, redis: Any) -> AsyncIterator[ServiceProcess]:
-    """A service on the tests' own Redis, which is empty."""
-    async with ServiceProcess("--redis", redis_server.url) as service:
-        yield service
-
-
-@pytest.fixture
-def shell(service: ServiceProcess) -> Shell:
-    return Shell(service.url)
-
-
-@pytest.fixture
-async def client(service: ServiceProcess) -> AsyncIterator[Client]:
-    async with Client(service.url) as client:
-        yield client
+def shell(client: Client) -> Shell:
+    return Shell(client.url)
 
 
 async def test_a_worker_may_be_a_script_of_the_shell(shell: Shell) -> None:
@@ -281,13 +268,16 @@ async def test_empty_topics_do_not_hide_the_others(shell: Shell, client: Client)
     assert sorted(row.split()[0] for row in rows[3:] if row.strip()) == ["empty", "full"]
 
 
-async def test_workers_shows_who_polls_a_topic_and_what_it_has_in_hand(shell: Shell, client: Client) -> None:
-    assert await shell.shown("workers") == "no worker polls\n"
-    await client.ask("add", topic="t", id="a", body=1)
-    await client.ask("pop", topic="t", worker="web1:412")
-    row = next(row for row in (await shell.shown("workers")).splitlines() if "web1" in row)
-    assert row.split()[:4] == ["web1:412", "t", "busy", "1"]
-    assert await shell.shown("workers", "u") == "no worker polls u\n"
+async def test_workers_shows_who_polls_a_topic_and_what_it_has_in_hand(redis_server: RedisServer, redis: Redis) -> None:
+    # Of its own: a service remembers who polled it before.
+    async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
+        shell = Shell(service.url)
+        assert await shell.shown("workers") == "no worker polls\n"
+        await client.ask("add", topic="t", id="a", body=1)
+        await client.ask("pop", topic="t", worker="web1:412")
+        row = next(row for row in (await shell.shown("workers")).splitlines() if "web1" in row)
+        assert row.split()[:4] == ["web1:412", "t", "busy", "1"]
+        assert await shell.shown("workers", "u") == "no worker polls u\n"
 
 
 async def test_a_watch_shows_what_happens_a_second_until_ctrl_c(shell: Shell, client: Client) -> None:
@@ -301,8 +291,11 @@ async def test_a_watch_shows_what_happens_a_second_until_ctrl_c(shell: Shell, cl
     assert "Aborted" not in terminal.text
 
 
-async def test_a_watch_goes_on_when_the_service_was_away(shell: Shell, service: ServiceProcess) -> None:
-    async with shell.terminal("stats", "--watch=0.2") as terminal:
+async def test_a_watch_goes_on_when_the_service_was_away(redis_server: RedisServer, redis: Redis) -> None:
+    async with (
+        ServiceProcess("--redis", redis_server.url) as service,
+        Shell(service.url).terminal("stats", "--watch=0.2") as terminal,
+    ):
         await terminal.see("Ctrl-C ends")
         await service.stop()
         await terminal.see("no service listens at")

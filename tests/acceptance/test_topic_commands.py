@@ -191,12 +191,12 @@ async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_and_not_before(cli
 
 
 async def test_a_topic_shows_how_long_its_oldest_job_has_waited_and_how_many_workers_poll_it(client: Client) -> None:
-    await add(client, 2)
+    await add(client, 2, topic="polled")
     (told,) = (await client.ask("topics"))["topics"]
     assert told["workers"] == 0 and 0 <= told["oldest_ready_s"] < 60
     for _ in range(2):
-        await client.ask("pop", topics=["t", "u"], worker="w")
-    await client.ask("pop", topic="t", worker="v")
+        await client.ask("pop", topics=["polled", "u"], worker="w")
+    await client.ask("pop", topic="polled", worker="v")
 
     async def polled() -> bool:
         (told,) = (await client.ask("topics"))["topics"]
