@@ -31,10 +31,11 @@ from jobqueue.access.token import Token
 from jobqueue.sinks.webhook.worker import Options
 from tests.acceptance.receiver import Receiver, status
 from tests.acceptance.test_callbacks import Callbacks
+from tests.kit import forked
 from tests.kit.ports import free_port, free_ports
 from tests.kit.redis_node import Access, RedisNode, Tls
 from tests.kit.redis_server import binary, knows_tls
-from tests.kit.service import JOBQUEUE, Client, ServiceProcess
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 _DIALECTS = ("lmstfy", "camellia", "mykit", "queue_server")
@@ -130,19 +131,10 @@ def test_a_mark_is_found_in_whatever_form(tmp_path: Path) -> None:
 
 
 async def ran(*command: str, **variables: str) -> str:
-    """What a command of ours printed."""
+    """The output of a command of ours."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *JOBQUEUE, *command, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=own | variables
-    )
-    try:
-        async with asyncio.timeout(60):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    return output.decode()
+    done = await forked.ran(command, own | variables)
+    return done.out + done.err
 
 
 def processes_of(pid: int) -> list[int]:
