@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from multidict import CIMultiDict
 
@@ -12,29 +14,28 @@ ORIGIN = "https://console.example"
 BROWSERS = Browsers([ORIGIN], ["queue.example"])
 
 
-def judged(*fields: tuple[str, str], method: str = "POST", on_loopback: bool = True) -> str:
-    return BROWSERS.judge(method, CIMultiDict(fields), on_loopback=on_loopback)
+def judged(*fields: tuple[str, str], method: str = "POST") -> str | type[Exception]:
+    """The allowed origin of a request, "" without one, or the kind of its refusal."""
+    try:
+        return BROWSERS.judge(method, CIMultiDict(fields), on_loopback=True)
+    except (Forbidden, Misdirected) as refusal:
+        return type(refusal)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_a_request_that_no_page_of_another_origin_makes_is_taken() -> None:
+    requests: list[list[tuple[str, str]]] = [
         [],
         [("Host", "anything.example")],
         [("Sec-Fetch-Mode", "cors")],
         [("Sec-Fetch-Site", "none")],
         [("Sec-Fetch-Site", "same-origin")],
         [("Upgrade", "h2c"), ("Connection", "Upgrade")],
-    ],
-    ids=str,
-)
-def test_a_request_that_no_page_of_another_origin_makes_is_taken(fields: list[tuple[str, str]]) -> None:
-    assert judged(*fields) == ""
+    ]
+    assert [fields for fields in requests if judged(*fields) != ""] == []
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_a_request_of_a_page_is_refused() -> None:
+    requests = [
         [("Origin", "https://evil.example")],
         [("origin", "http://localhost:8000")],
         [("Origin", "null")],
@@ -55,33 +56,25 @@ def test_a_request_that_no_page_of_another_origin_makes_is_taken(fields: list[tu
         [("Sec-Fetch-Site", "Cross-Site")],
         [("Sec-Fetch-Site", "")],
         [("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "none")],
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE"])
-def test_a_request_of_a_page_is_refused(fields: list[tuple[str, str]], method: str) -> None:
-    with pytest.raises(Forbidden):
-        judged(*fields, method=method)
+    ]
+    cases = itertools.product(("GET", "POST", "OPTIONS", "DELETE"), requests)
+    assert [case for case in cases if judged(*case[1], method=case[0]) is not Forbidden] == []
 
 
 def test_the_page_of_an_allowed_origin_is_known_by_it() -> None:
     assert judged(("Origin", ORIGIN)) == judged(("Origin", ORIGIN), ("Sec-Fetch-Site", "cross-site")) == ORIGIN
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_a_get_by_a_name_of_the_service_is_taken() -> None:
+    hosts = (
         *("localhost", "LOCALHOST:8000", "localhost.", "queue.localhost:1", "127.0.0.1:8000", "10.1.2.3", "[::1]:8000"),
         *("[::1]", "queue.example", "Queue.Example.:443"),
-    ],
-)
-def test_a_get_by_a_name_of_the_service_is_taken(host: str) -> None:
-    assert judged(("Host", host), method="GET") == ""
+    )
+    assert [host for host in hosts if judged(("Host", host), method="GET") != ""] == []
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_a_get_by_another_name_is_misdirected() -> None:
+    hosts = (
         "evil.example",
         "localhost.evil.example",
         "notlocalhost",
@@ -91,17 +84,13 @@ def test_a_get_by_a_name_of_the_service_is_taken(host: str) -> None:
         "[x]",
         "127.1",
         "[::1].evil",
-    ],
-)
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_get_by_another_name_is_misdirected(host: str, method: str) -> None:
-    with pytest.raises(Misdirected):
-        judged(("Host", host), method=method)
+    )
+    cases = itertools.product(("GET", "HEAD"), hosts)
+    assert [case for case in cases if judged(("Host", case[1]), method=case[0]) is not Misdirected] == []
 
 
 def test_a_get_with_two_names_is_misdirected_and_one_without_is_taken() -> None:
-    with pytest.raises(Misdirected):
-        judged(("Host", "localhost"), ("Host", "localhost"), method="GET")
+    assert judged(("Host", "localhost"), ("Host", "localhost"), method="GET") is Misdirected
     assert judged(method="GET") == ""
 
 
