@@ -9,13 +9,17 @@ from tests.chaos.judges.findings import Finding
 from tests.chaos.judges.made_up_history import TTR_S, Fable
 
 
-@pytest.fixture
-def fable() -> Fable:
+def held() -> Fable:
     """One job, held by a worker."""
     fable = Fable()
     fable.add("a")
     fable.pop("a")
     return fable
+
+
+@pytest.fixture
+def fable() -> Fable:
+    return held()
 
 
 def refuse(fable: Fable, command: str, code: str, lease: int | None = None) -> None:
@@ -29,13 +33,15 @@ def refusals(fable: Fable) -> list[Finding]:
     return [finding for finding in check(fable.look()).found if finding.invariant == "refusal"]
 
 
-@pytest.mark.parametrize("command", ["finish", "touch", "release", "bury"])
-@pytest.mark.parametrize("code", ["STALE_LEASE", "NOT_RESERVED", "NOT_FOUND", "WRONG_STATE"])
-def test_a_worker_whose_lease_nobody_took_is_refused_for_no_reason(fable: Fable, command: str, code: str) -> None:
-    fable.pass_s(TTR_S - 0.1)
-    refuse(fable, command, code, fable.jobs["a"].lease)
-    (finding,) = refusals(fable)
-    assert finding.id == "a" and f"{command} was answered {code}" in finding.says and len(finding.lines) == 2
+def test_a_worker_whose_lease_nobody_took_is_refused_for_no_reason() -> None:
+    commands = ("finish", "touch", "release", "bury")
+    codes = ("STALE_LEASE", "NOT_RESERVED", "NOT_FOUND", "WRONG_STATE")
+    for command, code in zip(commands, codes, strict=True):
+        fable = held()
+        fable.pass_s(TTR_S - 0.1)
+        refuse(fable, command, code, fable.jobs["a"].lease)
+        (finding,) = refusals(fable)
+        assert finding.id == "a" and f"{command} was answered {code}" in finding.says and len(finding.lines) == 2
 
 
 def test_a_worker_whose_lease_is_over_may_be_refused(fable: Fable) -> None:
