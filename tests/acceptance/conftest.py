@@ -14,13 +14,20 @@ from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 
 # The service founded the namespace, and its timers hold the locks; all else is from tests.
-WIPE = """
+_WIPE = """
 local kept = {meta = true, cards = true, roll = true}
 for _, key in ipairs(redis.call("KEYS", "*")) do
     local name = string.match(key, "^{jq:0}:(.*)$")
     if not kept[name] and not string.match(name or "", "^lock:") then redis.call("DEL", key) end
 end
 """
+
+
+async def wipe(redis_url: str) -> None:
+    """Leave a service that runs on a Redis without jobs, topics and figures."""
+    redis = Redis(redis_url)
+    await redis.read("EVAL", _WIPE, 0)
+    await redis.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -35,8 +42,6 @@ async def shared_service() -> AsyncIterator[tuple[ServiceProcess, RedisServer]]:
 async def client(shared_service: tuple[ServiceProcess, RedisServer]) -> AsyncIterator[Client]:
     """A client of the service that the tests of a file share. Its namespace is empty."""
     service, server = shared_service
-    redis = Redis(server.url)
-    await redis.read("EVAL", WIPE, 0)
-    await redis.close()
+    await wipe(server.url)
     async with Client(service.url) as client:
         yield client

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import re
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
+from buckets.redis.client import Redis
+from tests.acceptance.conftest import wipe
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 POLICIES = """
 idle_topic_s = 0.2
@@ -34,8 +40,8 @@ paid = ["invoice", "poll"]
 class Running:
     """A service with a file of policies, and a way to change it."""
 
-    def __init__(self, service: ServiceProcess, client: Client, file: Path, log: Path) -> None:
-        self.service, self.client, self.file, self.log = service, client, file, log
+    def __init__(self, service: ServiceProcess, client: Client, file: Path, log: Path, redis_url: str) -> None:
+        self.service, self.client, self.file, self.log, self.redis_url = service, client, file, log, redis_url
 
     async def reload(self, text: str, event: str) -> dict[str, Any]:
         """Write the file, send SIGHUP, and wait for the line in the log."""
@@ -50,13 +56,23 @@ class Running:
         return [line for line in lines if line["event"] == name]
 
 
-@pytest.fixture
-async def running(redis_server: RedisServer, redis: Any, tmp_path: Path) -> AsyncIterator[Running]:
-    file, log = tmp_path / "jobqueue.toml", tmp_path / "service.log"
-    file.write_text(POLICIES)
-    flags = ("--redis", redis_server.url, "--config", str(file))
-    async with ServiceProcess(*flags, log=log) as service, Client(service.url) as client:
-        yield Running(service, client, file, log)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _shared() -> AsyncIterator[Running]:
+    with tempfile.TemporaryDirectory(prefix="jq-") as name, RedisServer(Path(name)) as redis:
+        file, log = Path(name) / "jobqueue.toml", Path(name) / "service.log"
+        file.write_text(POLICIES)
+        flags = ("--redis", redis.url, "--config", str(file))
+        async with ServiceProcess(*flags, log=log) as service, Client(service.url) as client:
+            yield Running(service, client, file, log, redis.url)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def running(_shared: Running) -> Running:
+    """The service that the tests share, with the policies that it began with, and nothing in its namespace."""
+    if _shared.file.read_text() != POLICIES:
+        await _shared.reload(POLICIES, "settings.reloaded")
+    await wipe(_shared.redis_url)
+    return _shared
 
 
 async def test_a_policy_fills_in_what_an_add_leaves_out(running: Running) -> None:
@@ -214,7 +230,8 @@ async def test_without_a_file_a_closed_terminal_stops_the_service_in_order(
         assert await service.process.wait() == 0
 
 
-async def test_a_drained_namespace_leaves_nothing_behind(running: Running, redis: Any) -> None:
+async def test_a_drained_namespace_leaves_nothing_behind(running: Running) -> None:
+    redis = Redis(running.redis_url)
     for number in range(20):
         await running.client.ask("add", topic=f"t{number}", id=f"j{number}", body=1, delay=number % 2, retention=0)
         await running.client.ask("delete", id=f"j{number}")
@@ -225,3 +242,4 @@ async def test_a_drained_namespace_leaves_nothing_behind(running: Running, redis
         return there == {b"{jq:0}:meta", b"{jq:0}:roll", b"{jq:0}:cards"}
 
     await until(drained)
+    await redis.close()
