@@ -14,7 +14,7 @@ from buckets.waiting.notifier import Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
 from tests.buckets.waiting.parked import caught_up, waiting_on
-from tests.chaos.servers.proxy import Proxy, to
+from tests.kit.proxy import Proxy, to
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
