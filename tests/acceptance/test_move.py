@@ -6,8 +6,8 @@ import asyncio
 import os
 import random
 import signal
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,16 +22,6 @@ from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
 
 HOUR_MS = 3_600_000
-_MOVER = """
-import asyncio, sys
-from buckets.migration import Migration
-from buckets.redis.client import Redis
-
-async def main():
-    await (await Migration.open(Redis(sys.argv[1]), Redis(sys.argv[2]), rest=0, patience_s=0)).run()
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture
@@ -41,10 +31,13 @@ async def new(own_server: RedisServer) -> AsyncIterator[Redis]:
     await redis.close()
 
 
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+
+
 async def _start(*command: str) -> asyncio.subprocess.Process:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment)
+    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=_environment())
 
 
 async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
@@ -55,8 +48,7 @@ async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
 
 
 async def move(old: str, new: str, *flags: str) -> tuple[int, str, str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
-    return await forked.ran(("move", "--from", old, "--to", new, "--rest", "0", *flags), environment)
+    return await forked.ran(("move", "--from", old, "--to", new, "--rest", "0", *flags), _environment())
 
 
 async def test_all_is_moved_while_services_run_on_both_and_a_line_a_topic_tells_it(
@@ -101,24 +93,36 @@ async def test_while_producers_add_to_both_and_workers_pop_from_both_no_job_is_l
         load.check()
 
 
+async def killed_again_and_again(old: str, new: str, left: Callable[[], Awaitable[int]]) -> None:
+    """Kill movers until a third is left to be moved."""
+    number = now = await left()
+    chance = random.Random(7)
+    while now > number // 3:
+        fewer = now - chance.randrange(1, number // 3)
+
+        async def has_fewer(most: int = fewer) -> bool:
+            return await left() <= most
+
+        with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230 - nothing waits there
+            command = ("move", "--from", old, "--to", new, "--rest", "0")
+            process = await forked.started(command, _environment(), stdout=nowhere, stderr=nowhere)
+        await until(has_fewer)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        now = await left()
+
+
 async def test_a_mover_that_is_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
     redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
 ) -> None:
     old = await Pool.open(redis)
-    number, chance = 6_000, random.Random(7)
+    number = 6_000
     await old.add([NewJob(f"j{n}", f"t{n % 3}", b"x", delay_ms=n % 2 * HOUR_MS) for n in range(number)])
-    left = number
-    while left > number // 3:
-        process = await _start(sys.executable, "-c", _MOVER, redis_server.url, own_server.url)
-        fewer = left - chance.randrange(1, number // 3)
 
-        async def has_fewer(most: int = fewer) -> bool:
-            return int(await redis.read("DBSIZE")) <= most
+    async def left() -> int:
+        return len(await redis.read("KEYS", "*:j:*"))
 
-        await until(has_fewer)
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-        left = len(await redis.read("KEYS", "*:j:*"))
+    await killed_again_and_again(redis_server.url, own_server.url, left)
     moved = await (await Migration.open(redis, new, rest=0, patience_s=0)).run()
     assert moved.done and await redis.read("KEYS", "*:[mjrbh]:*") == []
     assert set(await new.read("KEYS", "*:j:*")) == {f"{{jq:0}}:j:j{n}".encode() for n in range(number)}
@@ -130,23 +134,16 @@ async def test_a_mover_that_is_killed_at_any_moment_moves_each_schedule_once(
     redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
 ) -> None:
     old = await Pool.open(redis)
-    number, chance = 1_500, random.Random(7)
+    number = 1_500
     for n in range(number):
         await old.call(
             *("define", 0), now="", id=f"s{n}", seen=0, start=1, next_ms=9 * 10**12 + n, bucket=n % 8, definition=b"{}"
         )
-    left = number
-    while left > number // 3:
-        process = await _start(sys.executable, "-c", _MOVER, redis_server.url, own_server.url)
-        fewer = left - chance.randrange(1, number // 3)
 
-        async def has_fewer(most: int = fewer) -> bool:
-            return int(await redis.read("HLEN", "{jq:0}:schedules")) <= most
+    async def left() -> int:
+        return int(await redis.read("HLEN", "{jq:0}:schedules"))
 
-        await until(has_fewer)
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-        left = int(await redis.read("HLEN", "{jq:0}:schedules"))
+    await killed_again_and_again(redis_server.url, own_server.url, left)
     moved = await (await Migration.open(redis, new, rest=0, patience_s=0)).run()
     assert moved.done and await redis.read("KEYS", "*:[mb]:*") == []
     assert set(await new.read("HKEYS", "{jq:0}:schedules")) == {f"s{n}".encode() for n in range(number)}
