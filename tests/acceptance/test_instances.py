@@ -6,31 +6,49 @@ import asyncio
 import random
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
-from buckets import Redis
+from tests.acceptance.conftest import wipe
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 Pair = tuple[ServiceProcess, ServiceProcess]
 
 
-@pytest.fixture
-async def pair(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Pair]:
-    """Two services."""
-    async with (
-        ServiceProcess("--redis", redis_server.url) as first,
-        ServiceProcess("--redis", redis_server.url) as second,
-    ):
-        yield first, second
+@asynccontextmanager
+async def two() -> AsyncIterator[tuple[Pair, str]]:
+    """Two services on a Redis of their own, and its URL."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
+        flags = ("--redis", redis.url)
+        async with ServiceProcess(*flags) as first, ServiceProcess(*flags) as second:
+            yield (first, second), redis.url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _shared() -> AsyncIterator[tuple[Pair, str]]:
+    async with two() as shared:
+        yield shared
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def pair(_shared: tuple[Pair, str]) -> Pair:
+    """The two services that the tests share, with nothing in their namespace."""
+    services, redis_url = _shared
+    await wipe(redis_url)
+    return services
 
 
 async def test_a_parked_pop_is_woken_on_whichever_process_it_waits(pair: Pair) -> None:
@@ -57,9 +75,8 @@ async def test_one_job_goes_to_one_of_many_that_wait(pair: Pair) -> None:
         assert [answer["id"] for answer in answers if answer["id"]] == ["only"]
 
 
-async def test_a_stop_answers_the_parked_pops_empty(pair: Pair) -> None:
-    first, _ = pair
-    async with Client(first.url) as client:
+async def test_a_stop_answers_the_parked_pops_empty() -> None:
+    async with two() as ((first, _), _), Client(first.url) as client:
         parked = [asyncio.create_task(client.ask("pop", topic="t", wait=30)) for _ in range(50)]
         parked += [asyncio.create_task(client.ask("pop", topic="t", wait=30, count=5)) for _ in range(50)]
         await until(lambda: first.parked(100))
