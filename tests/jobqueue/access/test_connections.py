@@ -49,21 +49,25 @@ async def ended(line: Line) -> None:
 
 
 @LOOPS
-@pytest.mark.parametrize("kind", UNFINISHED)
-def test_a_client_that_keeps_us_waiting_for_its_request_is_dropped(loop: Loop, kind: str) -> None:
+def test_clients_that_keep_us_waiting_for_their_requests_are_dropped(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
-        said, gets = UNFINISHED[kind]
         async with served(desk, client_timeout_s=SHORT_S) as place:
-            line = place.line()
-            await line.write(said)
-            await ended(line)
-            assert statuses(line.received) == gets
-            if b"408" in gets:
-                answer = orjson.loads(bodies(line.received)[-1])
-                assert (answer["success"], answer["code"]) == (False, "BAD_HTTP")
-                assert b"Connection: close" in line.received
+            lines = {kind: place.line() for kind in UNFINISHED}
+            for kind, line in lines.items():
+                await line.write(UNFINISHED[kind][0])
+            for line in lines.values():
+                await ended(line)
+            received = {kind: line.received for kind, line in lines.items()}
+            assert {kind: statuses(each) for kind, each in received.items()} == {
+                kind: gets for kind, (_, gets) in UNFINISHED.items()
+            }
+            for kind, each in received.items():
+                if b"408" in UNFINISHED[kind][1]:
+                    answer = orjson.loads(bodies(each)[-1])
+                    assert (answer["success"], answer["code"]) == (False, "BAD_HTTP"), kind
+                    assert b"Connection: close" in each, kind
             await until(lambda: not place.connections)
 
     run(loop, test)
