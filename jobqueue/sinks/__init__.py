@@ -38,6 +38,12 @@ KINDS = {
 }
 
 
+def delivered_at(lease: int) -> float:
+    """When a job was handed out, in unix seconds by Redis's clock: its lease is that time in us. The clock of the host
+    may be another one."""
+    return lease / 1e6
+
+
 class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings that every kind has."""
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from jobqueue_client import Bury, Job, Retry
 
-from jobqueue.sinks import Common, Down, Message, Poison, Refused, WrongDestination
+from jobqueue.sinks import Common, Down, Message, Poison, Refused, WrongDestination, delivered_at
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.messages import Messages
 
@@ -62,8 +62,11 @@ class Sender:
         finally:
             self._figures.in_flight.labels(self._name).dec()
         self._count("confirmed")
-        self._figures.confirm_s.labels(self._name).observe(time.monotonic() - began)
-        self._figures.due_to_confirmed_s.labels(self._name).observe(max(0.0, time.time() - job.due))
+        confirm_s = time.monotonic() - began
+        self._figures.confirm_s.labels(self._name).observe(confirm_s)
+        self._figures.due_to_confirmed_s.labels(self._name).observe(
+            max(0.0, delivered_at(job.lease) - job.due + confirm_s)
+        )
 
     def was_lost(self) -> None:
         """A job was confirmed, and is another worker's, or nobody's, by now."""

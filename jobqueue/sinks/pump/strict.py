@@ -26,7 +26,7 @@ from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.lease import Leases
 from jobqueue_client.worker.report import Report
 
-from jobqueue.sinks import Common
+from jobqueue.sinks import Common, delivered_at
 from jobqueue.sinks.pump.answers import loads
 from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
@@ -74,6 +74,7 @@ class StrictPump:
         self._topic = f"sink-turn:{name}"
         self._note = f"{self._topic}:held"
         self._worker = f"sink-{name}-{secrets.token_hex(4)}"
+        self._ahead_s = 0.0  # of Redis's clock, before the monotonic one
         self._is_up, self._stopping, self._woken = asyncio.Event(), asyncio.Event(), asyncio.Event()
         figures.show(name)
 
@@ -140,11 +141,12 @@ class StrictPump:
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[Job | None]:
         """The turn; None: it did not come for a while."""
-        await self._client.add(self._topic, None, id=self._topic, tries=0, ttr=TURN_TTR_S)
+        await self._client.add(self._topic, None, id=self._topic, if_exists="renew", tries=0, ttr=TURN_TTR_S)
         turn = await self._popped([self._topic])
         if turn is None:
             yield None
             return
+        self._ahead_s = delivered_at(turn.lease) - time.monotonic()
         self._leases.hold(turn)
         try:
             yield turn
@@ -228,7 +230,7 @@ class StrictPump:
         if known is None or known["state"] not in ("delayed", "ready", "reserved"):
             await self._let_go(topic)
             return None
-        left_s = known["until"] - time.time() if known["state"] == "delayed" else 0.0
+        left_s = known["until"] - self._ahead_s - time.monotonic() if known["state"] == "delayed" else 0.0
         if known.get("paused"):
             left_s = _LOOK_S
         job = await self._taken(job_id) if left_s <= 0 else None

@@ -15,6 +15,7 @@ from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, Retry, Worker
 from jobqueue_client.access.options import AccessFields
 
 from jobqueue.loops import stop_on_signals
+from jobqueue.sinks import delivered_at
 from jobqueue.sinks.webhook import callback as callbacks
 from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
@@ -113,7 +114,7 @@ class _Call:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._began = time.monotonic()
-        self._late_s = round(time.time() - (job.due if job.ready is None else job.ready), 3)
+        self._late_s = round(delivered_at(job.lease) - (job.due if job.ready is None else job.ready), 3)
         self.host: str | None = None
         self.status: int | None = None
 

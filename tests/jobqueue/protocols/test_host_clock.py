@@ -1,4 +1,5 @@
-"""Protocols compare the times of jobs with Redis's clock: here the clock of the host is five minutes ahead of it."""
+"""Protocols and sinks compare the times of jobs with Redis's clock: here the clock of the host is five minutes ahead of
+it."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ import time
 
 import aiohttp
 import pytest
+import structlog
+from jobqueue_client import AsyncClient
 
-import jobqueue.protocols
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects, Lmstfy, QueueServer
 from jobqueue.settings import Settings
+from jobqueue.sinks import delivered_at
+from jobqueue.sinks.webhook.worker import _Call
 from tests.jobqueue.protocols.queue_server.clients import Served
 from tests.kit.beanstalkd import client
 from tests.kit.ports import free_ports
@@ -19,8 +23,11 @@ from tests.kit.redis_server import RedisServer
 from tests.kit.service import ROOT
 
 AHEAD_S = 300
-SHOWN_ONLY = {"camellia/replies.py", "mykit/answers.py"}
-"""They read the clock for the date of an answer."""
+NOT_OF_JOBS = {
+    *("protocols/camellia/replies.py", "protocols/mykit/answers.py"),  # the date of an answer
+    *("sinks/webhook/sink.py", "sinks/webhook/worker.py"),  # the time of a signature, and a date in a Retry-After
+}
+"""They read the clock for something else than the time of a job."""
 
 
 async def test_a_wrong_clock_of_the_host_shifts_no_job(
@@ -51,8 +58,25 @@ async def test_a_wrong_clock_of_the_host_shifts_no_job(
             assert shown["elapsed_ms"] < AHEAD_S * 500 and shown["ttl"] > 1000 - AHEAD_S
 
 
-def test_no_protocol_asks_the_host_for_the_time() -> None:
-    folder = ROOT.joinpath(*jobqueue.protocols.__name__.split("."))
+async def test_what_a_sink_takes_for_the_time_of_a_delivery_is_that_of_redis(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_s = time.time
+    monkeypatch.setattr(time, "time", lambda: real_s() + AHEAD_S)
+    [port] = free_ports(1)
+    settings = Settings(port=port, redis=own_server.url, grace_s=1, clock_limit_s=2 * AHEAD_S)
+    async with Service(settings), AsyncClient(f"http://127.0.0.1:{port}") as producer:
+        await producer.add("t", 1)
+        job = await producer.pop("t")
+        assert job is not None
+        assert abs(delivered_at(job.lease) - job.due) < AHEAD_S / 2
+        with structlog.testing.capture_logs() as said:
+            _Call(job).log(structlog.get_logger().info, "callback.called")
+        assert abs(said[0]["late_s"]) < AHEAD_S / 2
+
+
+def test_no_protocol_and_no_sink_asks_the_host_for_the_time_of_a_job() -> None:
+    folder = ROOT / "jobqueue"
     asks = re.compile(r"\btime\.time|datetime\.now|utcnow")
-    found = {file.relative_to(folder).as_posix() for file in folder.rglob("*.py") if asks.search(file.read_text())}
-    assert found == SHOWN_ONLY
+    files = [file for part in ("protocols", "sinks") for file in (folder / part).rglob("*.py")]
+    assert {file.relative_to(folder).as_posix() for file in files if asks.search(file.read_text())} == NOT_OF_JOBS
