@@ -27,7 +27,7 @@ end
 local function give_back(job, delay, rest, default)
   if time_over(job) then return die(job, CAUSE_TTL, 'ttl', rest) end
   if job.tries > 0 and job.attempts >= job.tries then
-    -- Where a lease that ended was the last try, its cause stays: it is the reason of the death, and no record is rewritten for it.
+    -- Where a lease that ended was the last try, its cause stays: it is the reason of the death, without rewriting a record.
     return die(job, job.cause == CAUSE_LEASE and CAUSE_LEASE or CAUSE_TRIES, 'tries', rest)
   end
   delay = delay or ladder_delay(job, default)

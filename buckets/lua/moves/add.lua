@@ -243,7 +243,7 @@ local function complete_path()
   -- a dead job existing would be to promise that it runs.
   local STAYS = {[dead] = 'dead', [deleted] = 'cancelled'}
 
-  -- Why a job may not be added, or nil; the existing job; whether that stays as it is: existing, dead or cancelled; or is shifted.
+  -- Why a job may not be added, or nil; the existing job; whether that stays as it is (existing, dead, cancelled) or is shifted.
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
@@ -269,8 +269,8 @@ local function complete_path()
     return nil, old
   end
 
-  -- Add a group of {run, at}: all, or none and the error. A group of which nothing is left but dead jobs and tombstones of deleted
-  -- ones is refused; a dead one, which can be kicked, says why.
+  -- Add a group of {run, at}: all, or none and the error. A group of which nothing is left but dead jobs and tombstones of
+  -- deleted ones is refused; a dead one, which can be kicked, says why.
   local function add(group)
     local olds, stays, results, over, why = {}, {}, {}, 0, nil
     for n, each in ipairs(group) do

@@ -48,7 +48,8 @@ for at = 1, #jobs, 2 do
     deliveries, step, newest = struct.unpack('>I3BI7', front, 37)
     members, lasts = out[at_bucket] or {}, whole(retention + longer)
     out[at_bucket] = members
-    tomb = string.char(VERSION, LONG, flags >= COPY and finished + COPY or finished) .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
+    tomb = string.char(VERSION, LONG, flags >= COPY and finished + COPY or finished) .. sub(front, 4, 18)
+      .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
     event = told and string.char(reserved) .. sub(front, 19, 24) .. tomb
   end
   if head and deliveries > 0 and (lease == '' or shown == newest) then

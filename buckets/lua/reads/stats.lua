@@ -2,8 +2,8 @@
 -- Read the figures of topics: their counts, since when the oldest ready job has waited, and the histogram of due times.
 -- arrows: none
 -- returns: {now in ms, row, …}: a row for each topic, or one for all of them; a row is {since when the oldest ready job has been
---   ready or 0, {field, count, …}, {bin, count, …}, {topic, …}}: the topics whose histograms are too large to be read here; in the
---   place of a row false, where another program's data are under the topic's key
+--   ready or 0, {field, count, …}, {bin, count, …}, {topic, …}}: the topics whose histograms are too large to be read here; in
+--   the place of a row false, where another program's data are under the topic's key
 -- fails: never
 -- repeat: yes
 -- include: clock indexes peek_job

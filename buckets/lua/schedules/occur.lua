@@ -3,7 +3,8 @@
 -- arrows: none -> delayed, none -> ready
 -- returns: a list, for each schedule {next, outcome, …}: its next time (ms), 0 for none, -1 if it is not as the caller has read
 --   it, and nothing was done; the outcome of each time: made; there, as it was made before and is not forgotten; skipped, as the
---   last one is not done; blocked by another job with its id; full, as a topic has all the jobs that it may have, and what follows has to wait
+--   last one is not done; blocked by another job with its id; full, as a topic has all the jobs that it may have, and what
+--   follows has to wait
 -- fails: never
 -- repeat: yes
 -- include: clock indexes planned_writes record moves append events schedules pending_jobs
