@@ -8,6 +8,7 @@ that begin and end by them are told by `watched`. Both are public, so no version
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextvars import Context
 from typing import cast
 
@@ -92,8 +93,12 @@ class HandedOver(Peer):
             self._handler.close()  # behind the answer
 
     def finish(self) -> None:
-        """The request is handled."""
+        """The request is handled. Of a refused one nobody has read the body, and aiohttp's objects, which refer to each
+        other, would hold it until the collector runs, which is rarely."""
         self._request = None
+        if self._content is not None:
+            with contextlib.suppress(Exception):  # it ended badly: there is nothing to let go of
+                self._content.read_nowait()
         self._charge(-self._charged)
 
     def _refuse(self, error: Exception) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import time
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -290,6 +292,24 @@ async def test_no_body_is_inflated_on_any_port_and_path(redis_server: RedisServe
                 taken, statuses = await flood(target, path, f"{length}Content-Encoding: {encoding}\r\n", data)
                 assert statuses == {b"HTTP/1.1 415 Unsupported Media Type"}
                 assert taken < 10 * plain + 0.1, (path, length)  # inflated, they take a second and more
+
+
+async def test_the_bodies_of_refused_requests_are_let_go_of_at_once(redis_server: RedisServer) -> None:
+    """Not only when the collector runs, which is rarely."""
+    times, body = 30, bytes(240_000)
+    async with serving(redis_server) as service:
+        port = int(service.url.rpartition(":")[2])
+        fields = f"Content-Length: {len(body)}\r\nContent-Encoding: gzip\r\n"
+        await flood(port, "/command", fields, body)
+        gc.disable()
+        tracemalloc.start()
+        try:
+            await flood(port, "/command", fields, body, times)
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert held < times * len(body) / 4
 
 
 @pytest.mark.parametrize("is_dialect", [False, True])
