@@ -34,6 +34,7 @@ NEMESES = {
     "freeze-replicas": "tests.chaos.nemeses.freeze_replicas:FreezeReplicas",
     "cut-off": "tests.chaos.nemeses.cut_off:CutOff",
     "bad-weather": "tests.chaos.nemeses.bad_weather:BadWeather",
+    "compressed-bodies": "tests.chaos.nemeses.compressed_bodies:CompressedBodies",
     "vanish": "tests.chaos.nemeses.vanish:Vanish",
 }
 """The class of each nemesis, by its name in scenarios and histories."""

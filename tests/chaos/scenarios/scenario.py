@@ -25,6 +25,7 @@ class Promise:
     late_outside_p99_ms: float | None = None  # of those not affected by a fault
     late_elsewhere_p99_ms: float | None = None  # during faults of a part of a Cluster, on the other parts
     late_ratio: float | None = None  # ratio of p99 inside of faults to p99 outside; differences below 5 ms do not count
+    late_more_ms: float | None = None  # by how much the p99 inside of faults may exceed that outside
     outage_s: float | None = None  # see findings.Figures
     errors: int | None = None  # answers that meant "later", and requests without an answer
 
@@ -90,11 +91,13 @@ def _lateness(promise: Promise, figures: Figures) -> list[tuple[str, float | Non
     """The pass marks of lateness: name, measured value and limit, in ms."""
     inside, outside, all_ = (late.get("p99") for late in (figures.late_inside, figures.late_outside, figures.late_all))
     elsewhere = figures.late_elsewhere.get("p99")
+    more = None if inside is None or outside is None else inside - outside
     ratio = promise.late_ratio
     same = ratio and max((outside or 0) * ratio, (outside or 0) + _SAME_MS)
     return [
         ("p99 of all lateness, ms", all_, promise.late_p99_ms),
         ("p99 of lateness outside of faults, ms", outside, promise.late_outside_p99_ms),
         ("p99 of lateness inside of faults, ms", inside, same),
+        ("p99 of lateness inside of faults beyond that outside, ms", more, promise.late_more_ms),
         ("p99 of lateness on other nodes during faults, ms", elsewhere, promise.late_elsewhere_p99_ms),
     ]
