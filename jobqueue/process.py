@@ -141,7 +141,9 @@ async def live(
 
     stop_on_signals(request_stop)
     if reread:
-        on_signal(signal.SIGHUP, Reloads(service, settings, reread, notify).reload)
+        # Also if nohup started it, which protects it from being stopped when its terminal is closed.
+        reloads = Reloads(service, settings, reread, notify)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.reload)
     on_signal(signal.SIGUSR1, drain)
 
     def listens() -> None:

@@ -26,9 +26,11 @@ from tests.kit.redis_server import RedisServer
 settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("jobqueue")
 
-# A shell that starts this in the background makes it ignore Ctrl-C, and so would everything that tests start.
+# A shell makes what it starts in the background ignore Ctrl-C, and nohup SIGHUP; so would everything that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from jobqueue_client import JobQueueError
 from jobqueue_client.access.options import AccessFields
 
 from jobqueue.errors import SettingsError
-from jobqueue.loops import on_signal, stop_on_signals
+from jobqueue.loops import stop_on_signals
 from jobqueue.sinks import Common, Down, WrongDestination
 from jobqueue.sinks.pump import file as files
 from jobqueue.sinks.pump.figures import Figures
@@ -47,7 +47,7 @@ class Deliver:
         if service.metrics_port:
             self._figures.serve(service.metrics_host, service.metrics_port)
         stop_on_signals(self._stop)
-        on_signal(signal.SIGHUP, self._ask_reload)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._ask_reload)
         self._begin(self._file)
         while self._running and not self._stopping.is_set():
             self._changed.clear()
