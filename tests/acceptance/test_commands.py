@@ -60,6 +60,7 @@ async def test_a_reminder_moves_with_every_change_and_keeps_its_body(client: Cli
 
     added = await remind(body={"cart": 7})
     assert (added["result"], added["state"]) == ("created", "delayed")
+    await asyncio.sleep(0.002)  # in the same millisecond it would not be later
     moved = await remind()
     assert (moved["result"], moved["state"]) == ("moved", "delayed") and moved["due"] > added["due"]
     told = await client.ask("get", id="remind:cart-7")
