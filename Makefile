@@ -149,7 +149,7 @@ test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySp
 	$(VENV_OLD)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-long: setup-test  ## run the slow tests too: more steps of the model, more kills
-	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 JOBQUEUE_PARKED=1000 JOBQUEUE_TLS_RATE=2000 JOBQUEUE_OPERATED=1000000 \
+	TEST_MODEL_STEPS=500000 TEST_KILLS=100 TEST_DAMAGES=1000 TEST_FUZZ=100000 TEST_PARKED=1000 TEST_TLS_RATE=2000 TEST_OPERATED=1000000 \
 		$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder --timeout 7200 -m "slow or not slow"
 
 lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
@@ -170,7 +170,7 @@ mutants: setup-test  ## put each fault of tests/mutants into a copy of the check
 	$(BIN)/python -m tests.mutants $(ONLY)
 
 fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
-	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
+	TEST_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
 
 chaos: setup  ## break everything under load, all scenarios; up to 33 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)

@@ -114,7 +114,7 @@ GROUPS = {
             "tests/buckets/fsck/test_random_damage",
             "tests/buckets/test_model",
         ),
-        environment={"JOBQUEUE_MODEL_STEPS": "20000", "JOBQUEUE_MODEL_SEED": "1", "JOBQUEUE_DAMAGES": "300"},
+        environment={"TEST_MODEL_STEPS": "20000", "TEST_MODEL_SEED": "1", "TEST_DAMAGES": "300"},
     ),
     "redis": Group(
         "the engine on a redis-server",
@@ -128,7 +128,7 @@ GROUPS = {
         ),
         again=("tests/buckets/",),
         environment={
-            **{"JOBQUEUE_MODEL_STEPS": "2000", "JOBQUEUE_MODEL_SEED": "1", "JOBQUEUE_DAMAGES": "30"},
+            **{"TEST_MODEL_STEPS": "2000", "TEST_MODEL_SEED": "1", "TEST_DAMAGES": "30"},
             "TEST_REDIS": "redis-server",
         },
     ),

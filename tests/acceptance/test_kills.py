@@ -19,7 +19,7 @@ from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
-KILLS = int(os.environ.get("JOBQUEUE_KILLS", "5"))
+KILLS = int(os.environ.get("TEST_KILLS", "5"))
 
 
 async def server_pid(redis: Redis) -> int:

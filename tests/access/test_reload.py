@@ -1,7 +1,7 @@
 """The certificate and the authority of clients are exchanged while a hundred connections ask all the time: whoever is
 valid notices nothing, and who is not valid any more does not come in.
 
-JOBQUEUE_TLS_RATE is the number of requests a second.
+TEST_TLS_RATE is the number of requests a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.access.secure import Link, Secure, is_answered, secure
 from tests.jobqueue.access.authorities import Files
 from tests.kit.waiting import until
 
-RATE = int(os.environ.get("JOBQUEUE_TLS_RATE", "300"))
+RATE = int(os.environ.get("TEST_TLS_RATE", "300"))
 CONNECTIONS = 100
 BETWEEN_S = 0.5  # two reloads
 

@@ -1,6 +1,6 @@
 """A token is revoked, or loses rights, while very many of its pops wait, over three instances of two workers each.
 
-JOBQUEUE_PARKED is the number of its pops.
+TEST_PARKED is the number of its pops.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PARKED = int(os.environ.get("JOBQUEUE_PARKED", "200"))
+PARKED = int(os.environ.get("TEST_PARKED", "200"))
 OTHERS = 30
 ADDED = 120
 WITHIN_S = 5.0  # on a machine that does much else; see the printed figures

@@ -1,6 +1,6 @@
 """The pool against the model: random commands and times, every answer compared, and the books at the end of each run.
 
-JOBQUEUE_MODEL_STEPS sets how many steps there are (4,000 without it, 20,000 in the group faults), JOBQUEUE_MODEL_SEED
+TEST_MODEL_STEPS sets how many steps there are (4,000 without it, 20,000 in the group faults), TEST_MODEL_SEED
 repeats a run.
 """
 
@@ -49,7 +49,7 @@ from tests.buckets.schedules.scheduled import Scheduled
 from tests.buckets.topics.walks import peeked
 from tests.kit.redis_server import RedisServer
 
-STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "4000"))
+STEPS = int(os.environ.get("TEST_MODEL_STEPS", "4000"))
 RUNS, STEPS_A_RUN = 100, 50  # for one seed
 
 IDS = ["a", "b", "c", "d", "e@1", "e@2", "order:1"]
@@ -765,8 +765,8 @@ class Comparison(RuleBasedStateMachine):
 
 @pytest.mark.timeout(1200)  # of itself it takes two minutes
 def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
-    long = "JOBQUEUE_MODEL_STEPS" in os.environ
-    number = int(os.environ.get("JOBQUEUE_MODEL_SEED", random.randrange(2**32) if long else 1))
+    long = "TEST_MODEL_STEPS" in os.environ
+    number = int(os.environ.get("TEST_MODEL_SEED", random.randrange(2**32) if long else 1))
     profile = settings(
         max_examples=RUNS,
         stateful_step_count=STEPS_A_RUN,
@@ -782,7 +782,7 @@ def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
         Comparison.steps = 0
         try:
             while Comparison.steps < STEPS:
-                print(f"JOBQUEUE_MODEL_SEED={number}")
+                print(f"TEST_MODEL_SEED={number}")
                 run_state_machine_as_test(seed(number)(Comparison), settings=profile)
                 number += 1
         finally:

@@ -1,8 +1,8 @@
 """The fuzzer: requests of all kinds against a real service.
 
 No answer may be a 500 or differ from the OpenAPI description, and a refused request must change nothing in Redis. At
-the end the process is alive, its log shows no bug, and the books balance. JOBQUEUE_FUZZ sets the number of requests;
-JOBQUEUE_FUZZ_SEED makes them differ from the fixed ones of other runs.
+the end the process is alive, its log shows no bug, and the books balance. TEST_FUZZ sets the number of requests;
+TEST_FUZZ_SEED makes them differ from the fixed ones of other runs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.fuzz.wire import Wire
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 
-REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "10000"))
-SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
+REQUESTS = int(os.environ.get("TEST_FUZZ", "10000"))
+SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
 
 # Most of the fuzzer's jobs leave these to the settings; with long spans no timer has anything to do during the run.
 SETTINGS = f"""
@@ -101,7 +101,7 @@ def fuzz(judge: Judge, maker: Maker, number: int) -> None:
         try:
             judge.send(request)
         except Exception as error:
-            error.add_note(f"request {turn} of JOBQUEUE_FUZZ_SEED={SEED}: {request!r:.3000}")
+            error.add_note(f"request {turn} of TEST_FUZZ_SEED={SEED}: {request!r:.3000}")
             raise
 
 

@@ -21,7 +21,7 @@ from tests.kit.waiting import PATIENCE_S, until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _INSTANCES = 3
-_JOBS = int(os.environ.get("JOBQUEUE_OPERATED", "2400"))  # that an operation changes while something happens
+_JOBS = int(os.environ.get("TEST_OPERATED", "2400"))  # that an operation changes while something happens
 _KILLS = 3 if _JOBS < 100_000 else 10
 _IN_TIME_S = PATIENCE_S + _JOBS / 1000
 _HOUR_S = 3600

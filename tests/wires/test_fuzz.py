@@ -1,5 +1,5 @@
-"""Random requests to each dialect, and clients that behave badly: nothing breaks, and others go on. JOBQUEUE_FUZZ sets
-the number of requests of a dialect, JOBQUEUE_FUZZ_SEED makes them differ."""
+"""Random requests to each dialect, and clients that behave badly: nothing breaks, and others go on. TEST_FUZZ sets
+the number of requests of a dialect, TEST_FUZZ_SEED makes them differ."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.wires.drivers.stream import Stream
 from tests.wires.random_requests import Maker
 from tests.wires.serving import DRIVERS, Wires, serving
 
-REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "10000"))
-SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
+REQUESTS = int(os.environ.get("TEST_FUZZ", "10000"))
+SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
 _ON_A_CONNECTION = 5
 _AT_ONCE = 16
 _QUIET_S = 0.1

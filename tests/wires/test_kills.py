@@ -19,7 +19,7 @@ from tests.wires.drivers.queue_server import QueueServer
 from tests.wires.load import TOPIC, Load
 from tests.wires.serving import DRIVERS, Wires
 
-KILLS = int(os.environ.get("JOBQUEUE_KILLS", "3"))
+KILLS = int(os.environ.get("TEST_KILLS", "3"))
 TTR_S = 2.0
 
 

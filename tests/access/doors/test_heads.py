@@ -1,6 +1,6 @@
 """Heads with odd `Authorization` values, sent to a service with the fast path and to one without: the answers are the
-same, none is a fault of the service, and nothing but a live token in its form opens anything. JOBQUEUE_FUZZ sets the
-number of heads, JOBQUEUE_FUZZ_SEED makes them differ."""
+same, none is a fault of the service, and nothing but a live token in its form opens anything. TEST_FUZZ sets the
+number of heads, TEST_FUZZ_SEED makes them differ."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.jobqueue.web.two_services import Line, both, fate
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
-HEADS = int(os.environ.get("JOBQUEUE_FUZZ", "2000"))
-SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
+HEADS = int(os.environ.get("TEST_FUZZ", "2000"))
+SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
 _WHO = b'{"command":"whoami"}'
 _ADD = b'{"command":"add","topic":"t","id":"a","body":1}'
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")
@@ -32,7 +32,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")
 def test_odd_heads_are_answered_alike_and_open_nothing(own_server: RedisServer) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         seen = runner.run(_compare(own_server.url))
-    print(f"{HEADS} heads of JOBQUEUE_FUZZ_SEED={SEED}:", dict(seen))
+    print(f"{HEADS} heads of TEST_FUZZ_SEED={SEED}:", dict(seen))
     assert min(seen["200"], seen["400"], seen["401"]) > HEADS / 20, seen
 
 
@@ -70,7 +70,7 @@ def request(head: bytes, body: bytes) -> bytes:
 async def _answered(ports: tuple[int, int], head: bytes, *, opens: bool, turn: int) -> str:
     """The status that both answer. One that may not come in tries to add a job."""
     data = request(head, _WHO if opens else _ADD)
-    what = f"head {turn} of JOBQUEUE_FUZZ_SEED={SEED}: {data!r:.3000}"
+    what = f"head {turn} of TEST_FUZZ_SEED={SEED}: {data!r:.3000}"
     fast, complete = [await fate(port, [data]) for port in ports]
     assert fast == complete, what
     statuses = _STATUS.findall(fast[0] + fast[2])

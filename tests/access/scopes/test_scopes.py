@@ -1,7 +1,7 @@
 """Three tokens with overlapping topics against the model: no command changes or reveals anything out of their reach,
 and what is within it they do as anybody would.
 
-There are a fifth of JOBQUEUE_MODEL_STEPS steps (800 without it, 4,000 in the group faults). JOBQUEUE_MODEL_SEED repeats
+There are a fifth of TEST_MODEL_STEPS steps (800 without it, 4,000 in the group faults). TEST_MODEL_SEED repeats
 a run.
 """
 
@@ -54,9 +54,9 @@ from tests.access.scopes.scope_model import (
 from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.waiting import until
 
-STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "4000")) // 5
-_LONG = "JOBQUEUE_MODEL_STEPS" in os.environ
-SEED = int(os.environ.get("JOBQUEUE_MODEL_SEED", random.randrange(2**32) if _LONG else 1))
+STEPS = int(os.environ.get("TEST_MODEL_STEPS", "4000")) // 5
+_LONG = "TEST_MODEL_STEPS" in os.environ
+SEED = int(os.environ.get("TEST_MODEL_SEED", random.randrange(2**32) if _LONG else 1))
 
 WIDE = Scope("wide-admin", ("admin",))
 NARROW = (
@@ -660,7 +660,7 @@ def untried(run: Run) -> set[tuple[str, str]]:
 
 @pytest.mark.timeout(7200 if _LONG else 1200)
 async def test_no_token_changes_or_learns_of_anything_out_of_its_reach() -> None:
-    print(f"JOBQUEUE_MODEL_SEED={SEED}")
+    print(f"TEST_MODEL_SEED={SEED}")
     async with running(SEED) as run:
         await steps(run, STEPS - STEPS // 8)
         print({key: run.done[key] for key in sorted(run.done)})
@@ -674,7 +674,7 @@ async def test_no_token_changes_or_learns_of_anything_out_of_its_reach() -> None
 
 
 async def test_neither_does_one_of_several_processes_and_shards() -> None:
-    print(f"JOBQUEUE_MODEL_SEED={SEED}")
+    print(f"TEST_MODEL_SEED={SEED}")
     async with running(SEED + 1, workers=2, shards=3) as run:
         await steps(run, STEPS // 8)
         assert sum(run.done.values()) > STEPS // 20

@@ -23,7 +23,7 @@ from tests.buckets.instances import sign, take
 from tests.buckets.schedules.scheduled import Scheduled
 from tests.kit.waiting import tick_all
 
-ROUNDS = int(os.environ.get("JOBQUEUE_DAMAGES", "60"))
+ROUNDS = int(os.environ.get("TEST_DAMAGES", "60"))
 IN_ONE_TEST = 20
 TOPICS = ["t", "u", "v"]
 JOBS = [f"job{number}" for number in range(42)]
