@@ -257,7 +257,7 @@ async def test_a_full_redis_refuses_with_a_counted_try(stage: Stage, streams: Re
 
 
 async def test_check_says_why_there_is_no_connection(stage: Stage) -> None:
-    stage.write(timeout_s=1)
+    stage.write(timeout_s=5)
     stage.broker.kill()
     assert await stage.check() == 1
     assert "Connect call failed" in stage.check_text
