@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,14 @@ def participant(request: pytest.FixtureRequest) -> Participant:
     return chosen
 
 
-async def begun(stage: Stage, program: str, *arguments: str, stdin: int = asyncio.subprocess.PIPE) -> Any:
-    """A running PHP program: from the file in the arguments, otherwise from its standard input."""
+async def begun(
+    stage: Stage, program: str, *arguments: str, stdin: int = asyncio.subprocess.PIPE, php: tuple[str, ...] = ("php",)
+) -> Any:
+    """A running PHP program, in its own session: from the file in the arguments, otherwise from its standard input."""
     process = await asyncio.create_subprocess_exec(
-        *("php", *arguments),
+        *(*php, *arguments),
         stdin=stdin,
+        start_new_session=True,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         env=os.environ | {"URL": stage.service.url},
@@ -48,6 +52,27 @@ async def begun(stage: Stage, program: str, *arguments: str, stdin: int = asynci
         process.stdin.write((HEAD + program).encode())
         process.stdin.close()
     return process
+
+
+async def keeper_of(process: Any) -> int:
+    """The pid of a worker's lease keeper, once its handler has written `begun`."""
+    while b"begun" not in (line := await process.stdout.readline()):
+        assert line
+    (keeper,) = [pid for pid in pids() if _is_beside(process.pid, pid)]
+    return keeper
+
+
+def pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _is_beside(worker: int, pid: int) -> bool:
+    """Return True if it is another process in the worker's session, and no child of the worker."""
+    try:
+        parent, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1:4]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return int(session) == worker and pid != worker and int(parent) != worker
 
 
 async def said(process: Any) -> str:
@@ -173,7 +198,7 @@ async def test_a_keeper_that_died_is_replaced_when_the_handler_looks(stage: Stag
     program = """
         $worker = new Worker($url);
         $worker->job('keeper', function (Job $job) use ($worker): void {
-            echo json_encode(['keeper' => (int) file_get_contents('/proc/thread-self/children')]), "\\n";
+            echo "begun\\n";
             for ($end = microtime(true) + 7.0; microtime(true) < $end; usleep(10_000)) {
                 $job->check();
             }
@@ -183,9 +208,7 @@ async def test_a_keeper_that_died_is_replaced_when_the_handler_looks(stage: Stag
     """
     await stage.client.ask("add", topic="keeper", id="keeper:1", body=1, ttr=5)
     process = await begun(stage, program)
-    while b"keeper" not in (line := await process.stdout.readline()) or not line.startswith(b"{"):
-        assert line
-    os.kill(json.loads(line)["keeper"], signal.SIGKILL)
+    os.kill(await keeper_of(process), signal.SIGKILL)
     assert (await said(process)).endswith("clean")
     assert (await stage.client.ask("get", id="keeper:1"))["deliveries"] == 1
 
@@ -202,31 +225,106 @@ async def test_a_worker_that_was_stopped_before_its_start_asks_for_no_job(stage:
     assert (await said(await begun(stage, program))).endswith("at once")
 
 
-async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
+async def test_the_keeper_ends_with_its_worker_though_a_child_of_the_handler_lives(stage: Stage) -> None:
     program = """
         $worker = new Worker($url);
         $worker->job('orphan', function (Job $job): void {
-            echo json_encode(['keeper' => (int) file_get_contents('/proc/thread-self/children')]), "\\n";
-            exec('sleep 10');
+            if (pcntl_fork() !== 0) {
+                echo "begun\\n";
+            }
+            sleep(60);
         });
         $worker->run();
     """
     await stage.client.ask("add", topic="orphan", id="orphan:1", body=1, ttr=30)
     process = await begun(stage, program)
-    while not (line := await process.stdout.readline()).startswith(b"{"):
-        assert line
+    keeper = await keeper_of(process)
     process.kill()
-
-    async def gone() -> bool:
-        try:
-            os.kill(json.loads(line)["keeper"], 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    await until(gone)
+    await until(lambda: not Path(f"/proc/{keeper}").exists())
     await process.wait()
-    process._transport.close()  # its child still holds its standard output
+    os.killpg(process.pid, signal.SIGKILL)  # the child still holds its standard output
+    process._transport.close()
+
+
+async def test_a_handler_that_waits_for_all_its_children_returns(stage: Stage) -> None:
+    program = """
+        pcntl_async_signals(true);
+        pcntl_signal(SIGCHLD, function (): void {
+            echo 'reaped ', pcntl_wait($status, WNOHANG), "\\n";
+        });
+        (new Client($url))->add('children', 1, id: 'children:1', ttr: 0.4);
+        $worker = new Worker($url);
+        $worker->job('children', function (Job $job) use ($worker): void {
+            pcntl_signal(SIGCHLD, SIG_DFL);
+            foreach ([0.2, 1.2] as $seconds) {
+                if (pcntl_fork() === 0) {
+                    usleep((int) ($seconds * 1e6));
+                    posix_kill(getmypid(), SIGKILL);
+                }
+            }
+            while (pcntl_wait($status) > 0);
+            $worker->stop();
+        });
+        echo $worker->run() ? 'clean' : 'unclean';
+    """
+    text = await said(await begun(stage, program))
+    assert text.endswith("clean") and "reaped" not in text.replace("reaped -1", ""), text
+    assert (await stage.client.ask("get", id="children:1"))["deliveries"] == 1
+
+
+_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
+_may_unshare = shutil.which("unshare") and subprocess.call([*_NAMESPACE, "true"], stderr=subprocess.DEVNULL) == 0
+namespaces = pytest.mark.skipif(not _may_unshare, reason="needs unshare --pid")
+
+
+@namespaces
+@pytest.mark.parametrize("proc", [(), ("--mount-proc",)], ids=["proc-of-another-namespace", "own-proc"])
+async def test_a_worker_as_pid_1_keeps_its_lease_and_waits_for_a_child_by_its_pid(
+    stage: Stage, proc: tuple[str, ...]
+) -> None:
+    topic = f"first-{len(proc)}"
+    program = (
+        f"$topic = '{topic}';"
+        + """
+        (new Client($url))->add($topic, 1, id: "$topic:1", ttr: 0.4);
+        $worker = new Worker($url);
+        $worker->job($topic, function (Job $job): void {
+            if (($child = pcntl_fork()) === 0) {
+                usleep(1_200_000);
+                posix_kill(getmypid(), SIGKILL);
+            }
+            pcntl_waitpid($child, $status);
+            posix_kill(getmypid(), SIGTERM);
+        });
+        echo $worker->run() ? 'clean ' : 'unclean ', getmypid();
+    """
+    )
+    text = await said(await begun(stage, program, php=(*_NAMESPACE, *proc, "php")))
+    assert text.endswith("clean 1") and 'reason="signal"' in text, text
+    assert (await stage.client.ask("get", id=f"{topic}:1"))["deliveries"] == 1
+
+
+@namespaces
+async def test_a_process_that_has_the_pid_of_one_that_ended_gets_no_signal_of_it(stage: Stage) -> None:
+    program = """
+        function child(): int {
+            ($pid = pcntl_fork()) === 0 && sleep(60);
+            return $pid;
+        }
+        $first = JobQueue\\Client\\Worker\\Process::of($pid = child());
+        echo $first->isAlive() ? 'alive ' : 'gone ';
+        $first->kill(SIGKILL);
+        while ($first->isAlive()); // until it is a zombie
+        pcntl_waitpid($pid, $status);
+        usleep(50_000); // the start of a process is known to 10 ms
+        file_put_contents('/proc/sys/kernel/ns_last_pid', (string) ($pid - 1));
+        echo child() === $pid ? 'again ' : 'another ';
+        $first->kill(SIGKILL);
+        echo $first->isAlive() ? 'alive ' : 'gone ';
+        echo posix_kill($pid, SIGTERM) && pcntl_waitpid($pid, $status) === $pid ? pcntl_wtermsig($status) : 'lost';
+    """
+    text = await said(await begun(stage, program, php=(*_NAMESPACE, "--mount-proc", "php")))
+    assert text == f"alive again gone {signal.SIGTERM.value}"
 
 
 async def test_pauses_are_random_and_bounded(stage: Stage) -> None:

@@ -13,11 +13,11 @@ use JobQueue\Client\Http\Exchange;
 use JobQueue\Client\Http\Route;
 
 /**
- * The lease keeper: a child process of a worker that keeps the lease of its job alive even while the handler blocks.
+ * The lease keeper: a process beside a worker that keeps the lease of its job alive even while the handler blocks.
  *
- * The worker sends lines of JSON over a socket pair: `["begin", id, lease, ttr, since]`, `["end"]`, and
- * `["grace", end]` once it is to stop. The keeper sends `["lost", id, lease, reason, dead]` and `["abandoned"]`. It ends
- * with the worker: it must not keep the lease of a dead one.
+ * The worker sends lines of JSON over a socket pair: `["begin", id, lease, ttr, since]`, `["end"]`, `["grace", end]`
+ * once the worker is to stop, and `["close"]`, which ends the keeper. The keeper sends `["lost", id, lease, reason, dead]`
+ * and `["abandoned"]`. It ends with the worker: it must not keep the lease of a dead one.
  *
  * @internal
  */
@@ -38,21 +38,22 @@ final class LeaseKeeper
     private ?Lease $job = null;
     private float $graceEnd = INF;
     private int $signals = 0;
+    private bool $closed = false;
 
     /** @param resource $socket */
     public function __construct(
         private readonly mixed $socket,
         private readonly Exchange $exchange,
-        private readonly int $worker,
+        private readonly Process $worker,
         private readonly float $keep_alive_s,
     ) {
     }
 
-    /** Runs until the worker is gone. */
+    /** Runs until the worker closes it, or is gone. */
     public function run(): void
     {
         $this->listen();
-        while (!$this->workerGone()) {
+        while (!$this->closed && !$this->workerGone()) {
             $this->tick();
             $this->listen();
         }
@@ -71,7 +72,7 @@ final class LeaseKeeper
 
     private function keep(Lease $job, float $now): void
     {
-        if ($this->workerStopped()) {
+        if ($this->worker->isStopped()) {
             $job->notRenewed($now); // once it continues, the next touch shows who owns the job
             return;
         }
@@ -135,7 +136,7 @@ final class LeaseKeeper
             return;
         }
         $this->send(['abandoned']);
-        posix_kill($this->worker, $this->signals === 0 ? SIGTERM : SIGKILL);
+        $this->worker->kill($this->signals === 0 ? SIGTERM : SIGKILL);
         $this->signals++;
     }
 
@@ -186,18 +187,13 @@ final class LeaseKeeper
             $this->job = null;
         } elseif ($message[0] === 'grace') {
             $this->graceEnd = $message[1];
+        } elseif ($message[0] === 'close') {
+            $this->closed = true;
         }
     }
 
     private function workerGone(): bool
     {
-        return feof($this->socket) || posix_getppid() !== $this->worker;
-    }
-
-    /** Whether the worker is stopped (SIGSTOP, a debugger) and does no work. Known on Linux only. */
-    private function workerStopped(): bool
-    {
-        $stat = (string) @file_get_contents("/proc/{$this->worker}/stat");
-        return preg_match('/\) [Tt] /', $stat) === 1;
+        return feof($this->socket) || !$this->worker->isAlive();
     }
 }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Worker;
 
+use JobQueue\Client\Clock;
 use JobQueue\Client\Http\Exchange;
 use JobQueue\Client\Job;
 
@@ -14,12 +15,15 @@ use JobQueue\Client\Job;
  */
 final class LeaseKeeperLink
 {
+    /** Seconds for a keeper to end once it is closed. */
+    private const CLOSE_S = 1.0;
+
     /** The keeper ignores these: Ctrl-C reaches it too, and it must live as long as the worker. */
     private const IGNORED = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
     /** @var resource|null */
     private mixed $socket = null;
-    private int $pid = 0;
+    private ?Process $keeper = null;
     /** @var list<mixed>|null the `begin` message of the current job */
     private ?array $begun = null;
     /** @var list<mixed>|null */
@@ -37,6 +41,7 @@ final class LeaseKeeperLink
         return function_exists('pcntl_fork') && function_exists('posix_kill');
     }
 
+    /** @throws \RuntimeException if the system has no room for another process */
     public function start(): void
     {
         $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, STREAM_IPPROTO_IP);
@@ -44,26 +49,45 @@ final class LeaseKeeperLink
             throw new \RuntimeException('cannot create a socket pair for the lease keeper');
         }
         array_map(static fn (mixed $end) => stream_set_blocking($end, false), $pair);
-        $worker = (int) getmypid();
-        // Blocked until the child ignores them: a signal to both at this moment must not end it.
-        pcntl_sigprocmask(SIG_BLOCK, self::IGNORED, $before);
-        $pid = pcntl_fork();
-        if ($pid === 0) {
+        // Blocked until the keeper ignores them: a signal to both at this moment must not end it. SIGCHLD: a handler of
+        // the program must not reap the child, whose end it would not expect.
+        pcntl_sigprocmask(SIG_BLOCK, [...self::IGNORED, SIGCHLD], $before);
+        $isForked = $this->fork(...$pair);
+        pcntl_sigprocmask(SIG_SETMASK, $before);
+        fclose($pair[1]);
+        $pid = $isForked ? (int) fgets($pair[0]) : -pcntl_errno();
+        if ($pid <= 0) {
+            throw new \RuntimeException('cannot fork the lease keeper: ' . pcntl_strerror(-$pid));
+        }
+        [$this->socket, $this->keeper] = [$pair[0], Process::of($pid)];
+    }
+
+    /**
+     * Forks twice: the keeper is no child of the worker, so that a handler which waits for its children does not wait for
+     * the keeper. The child in between writes the keeper's pid, or an error below 0, and has ended when this returns.
+     *
+     * @param resource $ours
+     * @param resource $keepers
+     */
+    private function fork(mixed $ours, mixed $keepers): bool
+    {
+        $worker = Process::of((int) getmypid());
+        $child = pcntl_fork();
+        if ($child === 0) {
             try {
-                fclose($pair[0]);
-                $this->becomeKeeper($pair[1], $worker);
+                fclose($ours);
+                $keeper = pcntl_fork();
+                $keeper === 0
+                    ? $this->becomeKeeper($keepers, $worker)
+                    : fwrite($keepers, ($keeper > 0 ? $keeper : -pcntl_errno()) . "\n");
             } finally {
                 // A plain exit would run the shutdown functions and destructors inherited from the worker and close its
                 // database connections; an error would continue into its program.
                 posix_kill((int) getmypid(), SIGKILL);
             }
         }
-        pcntl_sigprocmask(SIG_SETMASK, $before);
-        fclose($pair[1]);
-        if ($pid === -1) {
-            throw new \RuntimeException('cannot fork the lease keeper: ' . pcntl_strerror(pcntl_errno()));
-        }
-        [$this->socket, $this->pid] = [$pair[0], $pid];
+        while ($child > 0 && pcntl_waitpid($child, $status) === -1 && pcntl_errno() === PCNTL_EINTR);
+        return $child > 0;
     }
 
     /** @param float $since when the lease began, by Clock */
@@ -109,14 +133,30 @@ final class LeaseKeeperLink
         return $this->abandoned;
     }
 
+    /** Ends the keeper. It is killed only if it does not end: its pid may be that of another process. */
     public function close(): void
     {
         if ($this->socket !== null) {
-            fclose($this->socket);
-            $this->socket = null;
-            posix_kill($this->pid, SIGKILL);
-            pcntl_waitpid($this->pid, $status);
+            [$socket, $this->socket] = [$this->socket, null];
+            @fwrite($socket, json_encode(['close']) . "\n");
+            self::isAtItsEnd($socket, Clock::now() + self::CLOSE_S) || $this->keeper?->kill(SIGKILL);
+            fclose($socket);
         }
+    }
+
+    /**
+     * Waits until the other end is closed.
+     *
+     * @param resource $socket
+     */
+    private static function isAtItsEnd(mixed $socket, float $until): bool
+    {
+        while (!feof($socket) && ($left = $until - Clock::now()) > 0.0) {
+            [$read, $write, $except] = [[$socket], null, null];
+            @stream_select($read, $write, $except, 0, (int) ceil(min($left, 0.1) * 1e6)); // a signal may end it
+            fgets($socket);
+        }
+        return feof($socket);
     }
 
     /** @param list<mixed> $message */
@@ -155,7 +195,7 @@ final class LeaseKeeperLink
     }
 
     /** @param resource $socket */
-    private function becomeKeeper(mixed $socket, int $worker): void
+    private function becomeKeeper(mixed $socket, Process $worker): void
     {
         foreach (self::IGNORED as $signal) {
             pcntl_signal($signal, SIG_IGN);

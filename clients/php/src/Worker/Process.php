@@ -1,0 +1,63 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Worker;
+
+/**
+ * A process, known by its pid and the time of its start: once it has ended, its pid may be that of another one.
+ *
+ * The start is known where /proc is (Linux); elsewhere the pid has to do.
+ *
+ * @internal
+ */
+final class Process
+{
+    /** The place of the start in /proc/PID/stat, counted from the state, which follows the name. */
+    private const START = 19;
+
+    private function __construct(public readonly int $pid, private readonly ?string $start)
+    {
+    }
+
+    public static function of(int $pid): self
+    {
+        return new self($pid, self::isProcOurs() ? self::stat($pid)[self::START] ?? '' : null);
+    }
+
+    /** Return true if it has not ended; a zombie has. */
+    public function isAlive(): bool
+    {
+        if ($this->start === null) {
+            return posix_kill($this->pid, 0);
+        }
+        $stat = self::stat($this->pid);
+        return ($stat[self::START] ?? null) === $this->start && !in_array($stat[0], ['Z', 'X'], true);
+    }
+
+    /** Return true if it is stopped (SIGSTOP, a debugger) and does no work; where there is no /proc, false. */
+    public function isStopped(): bool
+    {
+        return $this->start !== null && in_array(self::stat($this->pid)[0] ?? null, ['T', 't'], true);
+    }
+
+    public function kill(int $signal): void
+    {
+        if ($this->isAlive()) {
+            posix_kill($this->pid, $signal);
+        }
+    }
+
+    /** /proc may be that of another PID namespace, whose pids are not ours. */
+    private static function isProcOurs(): bool
+    {
+        return @readlink('/proc/self') === (string) getmypid();
+    }
+
+    /** @return list<string> its fields from the state on; the name before it may have spaces and parentheses */
+    private static function stat(int $pid): array
+    {
+        $stat = (string) @file_get_contents("/proc/$pid/stat");
+        return $stat === '' ? [] : explode(' ', substr($stat, (int) strrpos($stat, ')') + 2));
+    }
+}
