@@ -1,4 +1,5 @@
 /** HTTP requests over keep-alive connections. Knows no commands and retries nothing; failures say how far they got. */
+import { setMaxListeners } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
 import { setImmediate as loopTurn } from 'node:timers/promises';
@@ -100,6 +101,8 @@ class Exchange {
     this.#resolve = resolve;
     this.#reject = reject;
     this.#timer = setTimeout(this.#late, timerMs(limits.connect_ms));
+    // Any number of requests may share a signal: each takes its listener away, so Node need not warn of a leak.
+    if (signal instanceof EventTarget) setMaxListeners(0, signal);
     signal?.addEventListener('abort', this.#aborted);
     request.on('socket', this.#given);
     request.on('response', this.#answered);

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import net from 'node:net';
 import { after, before, test } from 'node:test';
+import { setImmediate as loopTurn } from 'node:timers/promises';
 
 import { Client, RefusedError, Retry, TooFastError, UnreachableError } from '../src/index.js';
 import { asReason } from '../src/worker/outcome.js';
@@ -93,6 +94,19 @@ test('a connection that broke while the caller was busy is not used again', asyn
     // Not "the connection broke": `run` was not sent, so it may be repeated.
     await assert.rejects(caller.run('x'), (error) => error instanceof UnreachableError && !error.maybe_done);
   }
+});
+
+test('more than ten requests with one signal are no reason to warn of a leak', async (t) => {
+  const warnings = [];
+  const warned = ({ message }) => warnings.push(message);
+  process.on('warning', warned);
+  t.after(() => process.off('warning', warned));
+  status = 200;
+  answer = { success: true };
+  const { signal } = new AbortController(); // a worker's, for its touches; or the caller's
+  await Promise.all(Array.from({ length: 12 }, () => client.get('x', { signal })));
+  await loopTurn(); // a warning comes in a later turn
+  assert.deepEqual(warnings, []);
 });
 
 test('an answer that ends with its connection is whole', async (t) => {
