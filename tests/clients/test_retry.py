@@ -20,6 +20,8 @@ from jobqueue_client import (
 from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.retry import Retries, is_final, is_safe, may_repeat, pause_s
 
+from jobqueue.schema import params
+
 SAFE: list[dict[str, Any]] = [
     {"command": "add", "topic": "t", "id": "1"},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "keep", "retention": 1},
@@ -36,6 +38,7 @@ SAFE: list[dict[str, Any]] = [
             "finish",
             "delete",
             "get",
+            "explain",
             "stats",
             "forecast",
             "find",
@@ -45,7 +48,9 @@ SAFE: list[dict[str, Any]] = [
             "workers",
             "instances",
             "health",
+            "actions",
             "settings",
+            "whoami",
             "pause",
             "resume",
             "leave",
@@ -63,7 +68,7 @@ UNSAFE: list[dict[str, Any]] = [
     {"command": "touch", "id": "1"},
     {"command": "release", "id": "1", "lease": None},
     {"command": "bury", "id": "1"},
-    *({"command": name} for name in ("pop", "run", "kick", "update", "purge", "a command of tomorrow")),
+    *({"command": name} for name in ("pop", "run", "kick", "update", "purge", "token", "a command of tomorrow")),
 ]
 
 
@@ -72,6 +77,10 @@ def retries_of(*urls: str, for_s: float) -> Retries:
     retries = Retries(for_s, Route(Addresses(urls)))
     retries.request(b"", 0)
     return retries
+
+
+def test_each_command_is_judged() -> None:
+    assert {command["command"] for command in SAFE + UNSAFE} - {"a command of tomorrow"} == params.BY_NAME.keys()
 
 
 @pytest.mark.parametrize("command", SAFE, ids=str)
