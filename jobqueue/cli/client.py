@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import os
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple, Self
 import aiohttp
 import msgspec
 from jobqueue_client.access.options import Access
-from jobqueue_client.http.words import words
+from jobqueue_client.access.tls import speaks_tls
+from jobqueue_client.http.words import SPEAKS_TLS, words
 from yarl import URL
 
 from jobqueue.cli.access import advice
@@ -108,12 +110,14 @@ class Client:
             ) as response:
                 return response.status, response.content_type, await response.read()
         except aiohttp.ClientSSLError as error:
-            raise Unreachable(f"the service at {self.url} cannot be asked over TLS: {reason(error)}") from None
+            raise Unreachable(f"{self.url}: {reason(error)}") from None
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
             raise Unreachable(f"no service listens at {self.url}: {reason(error)}") from None
         except TimeoutError:
             raise Unreachable(f"the service at {self.url} did not answer within {within_s:.0f} s") from None
         except (aiohttp.ClientError, ValueError) as error:
+            if await is_tls(self.url, error):
+                raise Unreachable(f"{self.url}: {SPEAKS_TLS}") from None
             raise Unreachable(f"the service at {self.url} cannot be asked: {reason(error)}") from None
 
 
@@ -127,6 +131,12 @@ def session_of(access: Access, url: str) -> aiohttp.ClientSession:
 def base_of(url: str) -> str:
     """What paths are put behind to ask the service at a URL."""
     return "http://localhost" if url.startswith(_UNIX) else url
+
+
+async def is_tls(url: str, error: Exception) -> bool:
+    """Return True if an http URL failed because what listens there speaks TLS, and closes a plain connection."""
+    is_closed = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | aiohttp.ClientResponseError)
+    return is_closed and url.startswith("http:") and await asyncio.to_thread(speaks_tls, url, _CONNECT_S)
 
 
 def reason(error: Exception) -> str:

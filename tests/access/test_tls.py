@@ -49,7 +49,7 @@ async def test_clients_tell_a_certificate_that_is_not_valid(
     service.files.issue(*names, days=days)
     await service.reload()
     async with AsyncClient(url, ca_file=authority, retry_for_s=0) as client:
-        with pytest.raises(Unreachable, match=f"certificate not valid: .*{told}"):
+        with pytest.raises(Unreachable, match=f"the certificate is not valid: .*{told}"):
             await client.stats()
         service.files.issue()
         await service.reload()

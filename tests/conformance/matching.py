@@ -1,7 +1,8 @@
 """Matching: compares what the scenario expects with what a client gave.
 
 An object may have more keys than expected, but a list may not have more members. `"<number>"`, `"<text>"` and `"<any>"`
-match any value of that kind; `"$name"` is bound to the first value it meets and matches only that from then on.
+match any value of that kind, and `"…text"` any text with that end; `"$name"` is bound to the first value it meets and
+matches only that from then on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Names = dict[str, Any]
 KINDS: dict[str, tuple[type, ...]] = {"<number>": (int, float), "<text>": (str,), "<any>": (object,)}
 
 
-def differences(expected: Any, got: Any, names: Names, where: str = "answer") -> Iterator[str]:
+def differences(expected: Any, got: Any, names: Names, where: str = "answer") -> Iterator[str]:  # noqa: PLR0912
     """Descriptions of all differences. Binds names."""
     if isinstance(expected, dict) and isinstance(got, dict):
         for key, value in expected.items():
@@ -28,6 +29,9 @@ def differences(expected: Any, got: Any, names: Names, where: str = "answer") ->
     elif isinstance(expected, str) and expected in KINDS:
         if not isinstance(got, KINDS[expected]) or (isinstance(got, bool) and expected == "<number>"):
             yield f"{where} is not a {expected}: {got!r}"
+    elif isinstance(expected, str) and expected.startswith("…") and isinstance(got, str):
+        if not got.endswith(expected[1:]):
+            yield f"{where} does not end in {expected[1:]!r}: {got!r}"
     elif isinstance(expected, str) and expected.startswith("$"):
         if names.setdefault(expected, got) != got:
             yield f"{where} is {got!r}, not {expected} = {names[expected]!r}"

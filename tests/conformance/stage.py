@@ -1,10 +1,14 @@
-"""The stage of a scene: a Redis, a service and a proxy in front of it, and the actions on them."""
+"""The stage of a scene: a Redis, a service, a proxy in front of it and a port that speaks TLS; the actions on them."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
 from pathlib import Path
 from typing import Any
+
+import trustme
 
 from buckets.redis.client import Redis
 from tests.conformance.proxy import Proxy
@@ -38,12 +42,21 @@ class Stage:
         await self.service.__aenter__()
         await self.client.__aenter__()
         await self.proxy.__aenter__()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+        self._tls = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        self._tls.close()
         await self.proxy.__aexit__()
         await self.client.__aexit__()
         await self.service.__aexit__()
+
+    @property
+    def tls_port(self) -> str:
+        """Where TLS is spoken, with a certificate of an authority that nobody knows: `127.0.0.1:443`."""
+        return f"127.0.0.1:{self._tls.sockets[0].getsockname()[1]}"
 
     async def act(self, action: str) -> None:
         """Perform an action on the service or on Redis."""

@@ -16,6 +16,7 @@ from tests.conformance.matching import Names, differences, filled
         (["<number>", "<text>", "<any>"], [1.5, "", None]),
         ({"a": "$x", "b": ["$x"]}, {"a": 7, "b": [7]}),
         (1.0, 1),
+        ("…end", "the end"),
     ],
 )
 def test_what_is_as_expected_has_no_differences(expected: Any, got: Any) -> None:
@@ -31,6 +32,8 @@ def test_what_is_as_expected_has_no_differences(expected: Any, got: Any) -> None
         (["$x", "$x"], [1, 2], "answer[1] is 2, not $x = 1"),
         ("<number>", True, "is not a <number>: True"),
         ("<text>", None, "is not a <text>: None"),
+        ("…end", "ending", "does not end in 'end': 'ending'"),
+        ("…end", None, "is None, not '…end'"),
         (True, 1, "is 1, not True"),
         (None, {}, "is {}, not None"),
     ],

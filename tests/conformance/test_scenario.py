@@ -43,6 +43,8 @@ def given(stage: Stage) -> Names:
     """The names that scenes may use."""
     soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
     addresses = {"$service": stage.service.url, "$proxy": stage.proxy.url, "$nobody": "http://127.0.0.1:1"}
+    addresses |= {"$tls": f"https://{stage.tls_port}", "$tls_as_http": f"http://{stage.tls_port}"}
+    addresses["$service_as_https"] = stage.service.url.replace("http:", "https:")
     times = {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
     times["$an_hour_ago_as_text"] = (soon - timedelta(hours=2)).isoformat()
     return {**times, **addresses, **TOKENS, "$token_file": str(stage.token_file)}

@@ -6,6 +6,7 @@ import { setImmediate as loopTurn } from 'node:timers/promises';
 
 import { UnreachableError } from './errors.js';
 import { timerMs } from './timer.js';
+import { SPEAKS_TLS, speaksTls, tlsTrouble } from './tls.js';
 
 const IDLE_MS = 10_000;
 
@@ -15,6 +16,8 @@ export class Transport {
   #agent;
   #target;
   #url;
+  #address;
+  #isKnown; // that the scheme of the URL is right
   #headers;
   #token;
   #timeout_ms;
@@ -26,6 +29,8 @@ export class Transport {
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS, ...(this.#module === https && tls) });
     // timeout 0: the agent's time-out is for idle connections only; requests have their own, below.
     this.#target = { ...targetOf(url), method: 'POST', agent: this.#agent, timeout: 0 };
+    this.#address = url;
+    this.#isKnown = this.#module === https;
     this.#url = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
     this.#headers = { 'Content-Type': 'application/json', ...headers };
     this.#token = token;
@@ -64,8 +69,17 @@ export class Transport {
       request.end(text);
     });
     // Thrown here, not where it happened, so that the stack shows the caller.
+    if (failed && await this.#isTls(failed)) {
+      throw new UnreachableError(`${this.#url}: ${SPEAKS_TLS}`, { ...failed, maybe_done: false });
+    }
     if (failed) throw new UnreachableError(`${this.#url}: ${failed.what}`, failed);
+    this.#isKnown = true;
     return answer;
+  }
+
+  /** Whether a connection broke because the port wants TLS. */
+  async #isTls({ cause, maybe_done }) {
+    return maybe_done && cause && !this.#isKnown && speaksTls(this.#address, timerMs(this.#connect_timeout_ms));
   }
 
   /** Closes the connections; requests in flight fail. */
@@ -133,7 +147,10 @@ class Exchange {
 
   #late = () => this.#fail(this.#sent ? 'no answer in time' : 'no connection in time');
 
-  #broken = (error) => this.#fail(`${this.#sent ? 'the connection broke' : 'no connection'}: ${error.message}`, error);
+  #broken = (error) => {
+    const where = this.#sent ? 'the connection broke' : 'no connection';
+    this.#fail(tlsTrouble(error) ?? `${where}: ${error.message}`, error);
+  };
 
   #fail(what, cause) {
     this.#over();

@@ -68,9 +68,18 @@ test('a certificate of the authority in ca_file is accepted, any other is not', 
   }
 });
 
+test('a port that speaks TLS is recognised, also one that wants a certificate', async (t) => {
+  for (const to of [server, strict]) {
+    const client = new Client(`http://127.0.0.1:${to.address().port}`, { retry_for_s: 0 });
+    t.after(() => client.close());
+    await assert.rejects(client.run('x'), { message: /: this port speaks TLS: use https:\/\/$/, maybe_done: false });
+  }
+});
+
 test('a certificate for another name is not accepted', async (t) => {
   const error = await asked(t, server, { ca_file: at('ca.pem') }, 'localhost');
   assert.ok(error instanceof UnreachableError && !error.maybe_done, String(error));
+  assert.match(error.message, /: the certificate is not valid: /);
 });
 
 test('Node\'s own switch does not turn the checks off', async (t) => {

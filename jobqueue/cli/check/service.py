@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import orjson
+from jobqueue_client.http.words import SPEAKS_TLS
 
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import shown
 from jobqueue.cli.check.jobs import check_jobs
-from jobqueue.cli.client import Client, base_of, reason, session_of
+from jobqueue.cli.client import Client, base_of, is_tls, reason, session_of
 from jobqueue.health.findings import Finding, Findings, Level
 
 if TYPE_CHECKING:
@@ -46,14 +47,14 @@ async def _service(url: str, access: Access, absent: Level) -> Finding:
             missing = [name for name, passed in answer.get("checks", {}).items() if not passed]
             is_ready = answer["ready"]
     except aiohttp.ClientSSLError as error:
-        return Finding("bad", "service", f"the one at {place} cannot be asked over TLS: {reason(error)}")
+        return Finding("bad", "service", f"{place}: {reason(error)}")
     except aiohttp.ClientConnectorError:
         return Finding(absent, "service", f"none is listening at {place}; jobqueue serve starts one")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         return Finding("bad", "service", f"{place} is not a URL such as http://127.0.0.1:8000")
     except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        why = error or "no answer in time"
-        return Finding("bad", "service", f"the program at {place} does not answer like a service: {why}")
+        why = f"the program at {place} does not answer like a service: {error or 'no answer in time'}"
+        return Finding("bad", "service", f"{place}: {SPEAKS_TLS}" if await is_tls(url, error) else why)
     if is_ready:
         return Finding("ok", "service", f"ready at {place}")
     which = ", ".join(missing) or "a token with the right look shows which"

@@ -88,20 +88,27 @@ async def test_a_certificate_of_another_authority_is_not_trusted(files: Path, op
     given = {name: files / file for name, file in options.items()}
     with Guarded(lambda authorization, asked: DONE, context(files, "server.pem")).serving() as server:
         for sentence in await why_not(server.url, **given):
-            assert "certificate not valid" in sentence and "; ca_file names the authority to trust" in sentence
+            assert ": the certificate is not trusted (unable to get local issuer certificate): ca_file" in sentence
         assert server.seen == []
 
 
 async def test_a_port_that_does_not_speak_tls_is_recognised() -> None:
     with Guarded(lambda authorization, asked: DONE).serving() as server:
         for sentence in await why_not(server.url.replace("http:", "https:")):
-            assert sentence.endswith("it does not speak TLS: use http://")
+            assert sentence.endswith(": this port does not speak TLS: use http://")
+
+
+async def test_a_port_that_speaks_tls_is_recognised(files: Path, server: Guarded) -> None:
+    with Guarded(lambda authorization, asked: DONE, context(files, "server.pem")).serving() as other:
+        for tls in (server, other):  # one wants a certificate, and breaks the handshake off
+            for sentence in await why_not(tls.url.replace("https:", "http:")):
+                assert sentence.endswith(": this port speaks TLS: use https://")
 
 
 async def test_a_certificate_of_another_host_is_not_trusted(files: Path) -> None:
     with Guarded(lambda authorization, asked: DONE, context(files, "elsewhere.pem")).serving() as server:
         for sentence in await why_not(server.url, ca_file=files / "ca.pem"):
-            assert "certificate not valid: Hostname mismatch" in sentence and "ca_file" not in sentence
+            assert "the certificate is not valid: Hostname mismatch" in sentence and "ca_file" not in sentence
         assert server.seen == []
 
 

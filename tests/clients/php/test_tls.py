@@ -21,7 +21,7 @@ $asked = function (array $files, ?string $at = null) use ($url, $tell): void {{
         $client = new Client($at ?? $url, ...$files, retry_for_s: 0, token: '{OLD}');
         $tell($client->stats()['success']);
     }} catch (JobQueue\\Client\\Exception\\UnreachableException $error) {{
-        $tell(['unreachable', $error->maybe_done]);
+        $tell(['unreachable', $error->maybe_done, preg_replace('~^.*\\d: ~', '', $error->getMessage())]);
     }} catch (InvalidArgumentException $error) {{
         $tell($error->getMessage());
     }}
@@ -63,7 +63,9 @@ async def test_a_certificate_of_the_authority_in_ca_file_is_accepted_and_no_othe
     """
     async with serving(folder) as server:
         said = await told(ASKS + code, server.url, FOLDER=str(folder))
-        assert said == [True, *[["unreachable", False]] * 3]
+        assert said[0] is True and [each[:2] for each in said[1:]] == [["unreachable", False]] * 3
+        assert all(said[n][2].startswith("the certificate is not trusted (") for n in (1, 2)), said
+        assert said[3][2].startswith("the certificate is not valid: "), said
         assert len(server.requests) == 1
 
 
@@ -72,11 +74,13 @@ async def test_cert_file_and_key_file_show_who_the_client_is(folder: Path) -> No
         $asked(['ca_file' => 'ca.pem', 'cert_file' => 'worker.pem', 'key_file' => 'worker.key']);
         $asked(['ca_file' => 'ca.pem', 'cert_file' => 'worker-both.pem']);
         $asked(['ca_file' => 'ca.pem']);
+        $asked([], str_replace('https:', 'http:', $url));
     """
     async with serving(folder, ssl.CERT_REQUIRED) as server:
         said = await told(ASKS + code, server.url, FOLDER=str(folder))
         assert said[:2] == [True, True]
         assert said[2][0] == "unreachable"
+        assert said[3] == ["unreachable", False, "this port speaks TLS: use https://"]
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,19 @@ async def test_a_service_with_a_private_authority_is_trusted_by_the_authoritys_f
         assert (await Shell(server.url, **files).run("stats")).code == 0
         assert "ok   service: ready" in (await Shell(server.url, **files).run("check")).out
         ran = await Shell(server.url).run("stats")
-        assert (ran.code, "certificate not valid: self-signed" in ran.err) == (3, True), ran.err
-        assert ran.err.rstrip().endswith("; --ca-file names the authority to trust")
+        assert (ran.code, f"{server.url}: the certificate is not trusted (self-signed" in ran.err) == (3, True), ran.err
+        assert ran.err.rstrip().endswith("): --ca-file names the authority to trust")
         ran = await Shell(server.url).run("check")
-        assert "cannot be asked over TLS" in ran.out and "--ca-file names the authority" in ran.out
+        assert f"{server.url}: the certificate is not trusted (" in ran.out and "): --ca-file names" in ran.out
+        plain = server.url.replace("https:", "http:")
+        for command in ("stats", "check"):
+            ran = await Shell(plain).run(command)
+            assert f"{plain}: this port speaks TLS: use https://" in ran.out + ran.err
         assert [each.commands["command"] for each in server.seen if each.commands] == ["stats", "topics"]
+    with Guarded(lambda authorization, asked: DONE).serving() as server:
+        secure = server.url.replace("http:", "https:")
+        for command in ("stats", "check"):
+            ran = await Shell(secure).run(command)
+            assert f"{secure}: this port does not speak TLS: use http://" in ran.out + ran.err
     ran = await Shell(URL, **files).run("stats")
     assert (ran.code, "ca_file is for https URLs" in ran.err) == (2, True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from pyspark_jobqueue.connector.options import Target
 from pyspark_jobqueue.connector.service import Answer, Service
 from pyspark_jobqueue.errors import Refused, Unreachable
@@ -179,3 +181,19 @@ async def test_a_single_command_raises_what_it_was_refused_with(proxy: Proxy) ->
         await asyncio.to_thread(service.ask, {"command": "get", "id": "nobody"})
     assert refused.value.code == "NOT_FOUND"
     service.close()
+
+
+async def test_a_failure_of_tls_names_its_cure(proxy: Proxy) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    cures = {
+        f"https://127.0.0.1:{port}": ": the certificate is not valid: .*set SSL_CERT_FILE on the driver",
+        f"http://127.0.0.1:{port}": ": this port speaks TLS: use https://$",
+        proxy.url.replace("http:", "https:"): ": this port does not speak TLS: use http://$",
+    }
+    for url, cure in cures.items():
+        with pytest.raises(Unreachable, match=f"{url}{cure}"):
+            await batch(Service(Target((url,), timeout_s=5, max_retries=0)), adds("1"))
+    server.close()

@@ -34,10 +34,15 @@ final class Transport
 
     private const UNAUTHORIZED = 401;
 
+    /** curl's errors for a connection that ended without an answer, or with one that is not HTTP. */
+    private const CLOSED = [CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_UNSUPPORTED_PROTOCOL];
+
     private ?CurlMultiHandle $multi = null;
     private CurlHandle $easy;
     private int $pid = 0;
     private float $used = 0.0;
+    /** Whether an answer has shown that the scheme of the URL is right. */
+    private bool $isKnown = false;
 
     /**
      * @param Secret<string> $url which may have a password
@@ -122,12 +127,22 @@ final class Transport
     {
         $result = curl_multi_info_read($multi)['result'] ?? CURLE_RECV_ERROR;
         if ($result !== CURLE_OK) {
-            $message = $result === self::NOT_REWOUND ? 'the connection broke' : curl_error($this->easy);
+            $message = $result === self::NOT_REWOUND ? 'the connection broke' : Tls::words($this->easy, $result);
             $this->multi = null; // a handle counts broken connections, and reports misleading errors after a few
-            throw new UnreachableException($message, maybe_done: $transfer->isSent());
+            throw $this->isTls($result)
+                ? new UnreachableException(Tls::SPEAKS, maybe_done: false)
+                : new UnreachableException($message, maybe_done: $transfer->isSent());
         }
+        $this->isKnown = true;
         $status = curl_getinfo($this->easy, CURLINFO_RESPONSE_CODE);
         return new Response($status, (string) curl_multi_getcontent($this->easy), $transfer->retry_after);
+    }
+
+    private function isTls(int $result): bool
+    {
+        return !$this->isKnown && in_array($result, self::CLOSED, true)
+            && preg_match('~^http://~i', $this->url->value()) === 1
+            && Tls::isSpokenAt($this->url, self::milliseconds($this->connect_timeout_s));
     }
 
     private function connection(): CurlMultiHandle

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 File = str | os.PathLike[str]
 
@@ -47,6 +49,23 @@ class Tls:
                 name = "cert_file" if self.key_file is None else "cert_file and key_file"
                 raise ValueError(f"{name} cannot be used: {_why(error)}: {files}") from None
         return context
+
+
+def speaks_tls(url: str, within_s: float) -> bool:
+    """Return True if what listens at an http URL speaks TLS: it closes a plain connection without a word."""
+    parts = urlsplit(url)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    try:
+        with (
+            socket.create_connection((parts.hostname or "", parts.port or 80), within_s) as plain,
+            context.wrap_socket(plain, server_hostname=parts.hostname),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # such as that a certificate is wanted
+    except (OSError, ValueError):
+        return False
 
 
 def _why(error: OSError) -> str:

@@ -7,9 +7,10 @@ import io
 
 import aiohttp
 
+from jobqueue_client.access.tls import speaks_tls
 from jobqueue_client.errors import Unreachable
 from jobqueue_client.http import Reply, Request, command_url
-from jobqueue_client.http.words import words
+from jobqueue_client.http.words import SPEAKS_TLS, words
 from jobqueue_client.options import Options
 
 _NO_CONNECTION = (
@@ -30,6 +31,8 @@ class AsyncConnections:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._known = {url for url in options.urls if url.lower().startswith("https:")}
+        """The URLs whose scheme is right."""
         # Thousands of concurrent calls share this many connections, and queue before their time-outs begin. Pops that
         # wait for a job do not count: they would hold up the adds that are to end their wait.
         self._free = asyncio.Semaphore(_CONCURRENT_REQUESTS)
@@ -65,6 +68,10 @@ class AsyncConnections:
         except TimeoutError:
             raise Unreachable(f"{request.url}: no answer within {within_s:g} s", maybe_done=True) from None
         except (aiohttp.ClientError, OSError) as error:
+            if request.url not in self._known and await asyncio.to_thread(
+                speaks_tls, request.url, self._options.connect_timeout_s
+            ):
+                raise Unreachable(f"{request.url}: {SPEAKS_TLS}", maybe_done=False) from None
             raise Unreachable(f"{request.url}: no answer: {words(error)}", maybe_done=True) from None
 
     async def _exchange(self, request: Request, headers: dict[str, str], within_s: float) -> Reply:
@@ -76,6 +83,7 @@ class AsyncConnections:
         async with self._open_session().post(
             command_url(request.url), data=body, headers=headers, timeout=timeout, allow_redirects=False
         ) as response:
+            self._known.add(request.url)
             return Reply(response.status, response.headers.get("Retry-After"), await response.read())
 
     def _open_session(self) -> aiohttp.ClientSession:

@@ -9,9 +9,10 @@ import time
 from collections import deque
 from urllib.parse import urlsplit
 
+from jobqueue_client.access.tls import speaks_tls
 from jobqueue_client.errors import Unreachable
 from jobqueue_client.http import Reply, Request, command_url
-from jobqueue_client.http.words import words
+from jobqueue_client.http.words import SPEAKS_TLS, words
 from jobqueue_client.options import Options
 
 _IDLE_S = 10.0
@@ -54,6 +55,7 @@ class Connections:
         self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else http.client searches the host
         self._path = parts.path
         self._is_secure = parts.scheme == "https"
+        self._is_known = self._is_secure  # that the scheme of the URL is right
         self._idle: deque[_Connection] = deque()  # atomic methods: no lock that a fork could leave held
 
     def post(self, request: Request, authorization: str | None) -> Reply:
@@ -65,11 +67,14 @@ class Connections:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             late = isinstance(error, TimeoutError)
+            if not (late or self._is_known) and speaks_tls(self._url, self._options.connect_timeout_s):
+                raise Unreachable(f"{self._url}: {SPEAKS_TLS}", maybe_done=False) from None
             why = f"no answer within {within_s:g} s" if late else f"no answer: {words(error)}"
             raise Unreachable(f"{self._url}: {why}", maybe_done=True) from None
         except BaseException:
             connection.close()
             raise
+        self._is_known = True
         if keep:
             self._give_back(connection)
         else:

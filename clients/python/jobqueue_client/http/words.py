@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import ssl
 
-# By OpenSSL: the certificate is signed by itself, by an authority that is, or by an unknown one.
-_UNTRUSTED = (18, 19, 20)
+# By OpenSSL: the certificate, or one that it was issued by, is signed by itself or by an unknown authority.
+_UNTRUSTED = (2, 18, 19, 20, 21)
 # What OpenSSL says of bytes that are not TLS.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+
+SPEAKS_TLS = "this port speaks TLS: use https://"
 
 
 def words(error: BaseException) -> str:
     """What went wrong, such as "connection refused"."""
     inner = getattr(error, "os_error", error)  # aiohttp's errors wrap the system's
+    inner = getattr(inner, "certificate_error", inner)
+    if isinstance(inner, ssl.SSLCertVerificationError) and inner.verify_code in _UNTRUSTED:
+        return f"the certificate is not trusted ({inner.verify_message}): ca_file names the authority to trust"
     if isinstance(inner, ssl.SSLCertVerificationError):
-        cure = "; ca_file names the authority to trust" if inner.verify_code in _UNTRUSTED else ""
-        return f"certificate not valid: {inner.verify_message}{cure}"
+        return f"the certificate is not valid: {inner.verify_message}"
     if isinstance(inner, ssl.SSLError) and inner.reason in _NOT_TLS:
-        return "it does not speak TLS: use http://"
+        return "this port does not speak TLS: use http://"
     if isinstance(inner, ssl.SSLError):
         return f"TLS failed: {inner.reason or inner}"
     if isinstance(inner, OSError) and inner.errno is not None:

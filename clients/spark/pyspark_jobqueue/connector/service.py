@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from pyspark_jobqueue.connector.options import Target
+from pyspark_jobqueue.connector.tls import trouble
 from pyspark_jobqueue.connector.token import read
 from pyspark_jobqueue.errors import BadOption, Refused, Unreachable
 
@@ -103,7 +104,9 @@ class Service:
             status, retry_after, data = self._post(self._target.urls[turn], b"[" + b",".join(commands) + b"]")
         except (OSError, http.client.HTTPException) as error:
             self._leave(turn)
-            return [None] * len(commands), 0.0, f"{self._target.urls[turn]} does not answer: {error!r}"
+            url = self._target.urls[turn]
+            why = trouble(url, error)
+            return [None] * len(commands), 0.0, f"{url}: {why}" if why else f"{url} does not answer: {error!r}"
         decoded = _decoded(data)
         if status == 200 and isinstance(decoded, list) and len(decoded) == len(commands):
             return self._final_answers(decoded)
