@@ -39,6 +39,7 @@ async def test_a_worker_whose_token_is_refused_for_a_minute_ends_with_the_error(
             await worker.event("worker.heartbeat")
             assert await worker.end() not in (0, None)
             assert "clean" not in worker.lines[-1]
+            assert all(line.get("event") != "worker.stopping" for line in worker.lines)
             assert len([line for line in worker.lines if line.get("event") == "worker.heartbeat"]) == 1
 
 

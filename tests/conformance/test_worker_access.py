@@ -49,6 +49,7 @@ async def test_a_worker_whose_topic_is_forbidden_ends_at_once_and_says_why(shift
     proxy.faults = [{"status": 403, "answer": FORBIDDEN}]
     async with _Heard(shift.participant, proxy.url, {"topics": [shift.topic], "token": TOKEN}) as worker:
         assert await worker.end() not in (0, None)
+        assert [line["event"] for line in worker.lines if "event" in line] == ["worker.started", "worker.stopped"]
         log = await worker.logged()
         assert SENTENCE in log
         assert TOKEN not in log

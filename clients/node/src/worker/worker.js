@@ -106,16 +106,16 @@ export class Worker {
     this.#stop('stop');
   }
 
-  /** Stops in order, with an error. */
+  /** Stops in order, with an error, which says why. */
   #fail(error) {
     this.#failure ??= error;
-    this.stop();
+    this.#stop();
   }
 
   #stop(reason) {
     if (this.#stopped_at !== null) return;
     this.#stopped_at = performance.now();
-    this.#report.stopping(reason);
+    if (reason !== undefined) this.#report.stopping(reason);
     this.#poll?.leave();
     this.#changed();
   }
