@@ -50,7 +50,7 @@ final class Worker
     private bool $clean = true;
 
     /**
-     * @param Client|string $client a client, or the URL of the service
+     * @param Client|string|null $client a client, or the URL of the service; null: the options have `url` or `urls`
      * @param string|null $name 1 to 128 characters, unique to this process; null: host, pid and a random word
      * @param float $poll_s seconds for which a poll waits, above 0 and at most 60
      * @param float $grace_s seconds that a running handler gets once the worker is to stop
@@ -64,10 +64,11 @@ final class Worker
      * @param (callable(\Throwable, Job): mixed)|null $on_error a handler failed: it threw neither Retry, Bury nor Lost
      * @param (callable(Job, ?string, ?\Throwable): mixed)|null $on_death a job became a dead letter; no error if
      *                                                       it was released because the worker stops
+     * @param mixed ...$options those of a client, without `retry_for_s`: `token_file`, `ca_file`, `urls`, …
      * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
-        Client|string $client,
+        Client|string|null $client = null,
         ?string $name = null,
         private readonly float $poll_s = 20.0,
         private readonly float $grace_s = 25.0,
@@ -80,6 +81,7 @@ final class Worker
         ?callable $on_event = null,
         ?callable $on_error = null,
         ?callable $on_death = null,
+        #[\SensitiveParameter] mixed ...$options,
     ) {
         $this->name = $name ?? gethostname() . ':' . getmypid() . ':' . bin2hex(random_bytes(4));
         Options::name($this->name);
@@ -90,13 +92,29 @@ final class Worker
         $max_jobs === null || Options::jobs('max_jobs', $max_jobs);
         $max_time_s === null || Options::above0('max_time_s', $max_time_s);
         $memory_mb === null || Options::megabytes('memory_mb', $memory_mb);
-        $this->exchange = (is_string($client) ? new Client($client) : $client)->exchange();
+        $this->exchange = self::client($client, $options)->exchange();
         $this->handlers = new Handlers();
         $log = new Log($logger);
         $closure = static fn (?callable $hook): ?\Closure => $hook === null ? null : $hook(...);
         $this->hooks = new Hooks($log, $closure($on_event), $closure($on_error), $closure($on_death));
         $this->report = new Report($this->name, $heartbeat_s, $this->hooks, $log);
         $this->outbox = new Outbox($this->exchange, $this->report);
+    }
+
+    /** @param array<string, mixed> $options */
+    private static function client(
+        #[\SensitiveParameter] Client|string|null $client,
+        #[\SensitiveParameter] array $options,
+    ): Client {
+        if (array_key_exists('retry_for_s', $options)) {
+            throw new \InvalidArgumentException('retry_for_s is not an option of a worker: it never gives up');
+        }
+        if ($client instanceof Client && $options !== []) {
+            $message = key($options) . ' is an option of the client: give it to that, or give the worker a URL';
+            throw new \InvalidArgumentException($message);
+        }
+        $url = $client === null ? [] : ['url' => $client];
+        return $client instanceof Client ? $client : new Client(...$url, ...$options);
     }
 
     /**

@@ -173,6 +173,36 @@ async def test_a_limit_that_cannot_be_is_refused_by_its_name(queue: Client, opti
     assert message.startswith(option.partition(":")[0] + " must be ")
 
 
+async def test_a_worker_takes_the_options_of_a_client_in_place_of_one(queue: Client) -> None:
+    code = """
+        (new Client($url))->add('options', ['a' => new stdClass()], id: 'options');
+        foreach ([['client' => $url], ['url' => $url], ['urls' => [$url]]] as $where) {
+            $worker = new Worker(...$where, max_jobs: 1, timeout_s: 5.0, headers: ['X-Shop' => 'a'], objects: true);
+            $worker->job('options', function (Job $job) use ($tell): void {
+                $tell($job->body instanceof stdClass);
+                throw new Retry(after: 0, attempt: false);
+            });
+            $worker->run();
+        }
+        $given = new Client($url);
+        $refused = [[$url, 'retry_for_s' => 1], [$given, 'token_file' => 'x'], ['timeout_s' => 1.0], [$url, 'ca' => 1]];
+        foreach ($refused as $options) {
+            try {
+                new Worker(...$options);
+            } catch (Throwable $error) {
+                $tell($error->getMessage());
+            }
+        }
+    """
+    assert await told(code, queue.url) == [
+        *[True] * 3,
+        "retry_for_s is not an option of a worker: it never gives up",
+        "token_file is an option of the client: give it to that, or give the worker a URL",
+        "give either url or urls, the addresses of one service",
+        "Unknown named parameter $ca",
+    ]
+
+
 async def test_the_log_line_of_a_failure_has_file_and_line_and_the_cause(queue: Client) -> None:
     code = """
         (new Client($url))->add('t', ['secret' => 'hidden'], tries: 1);

@@ -17,11 +17,6 @@ use JobQueue\Client\Worker;
 $package = dirname(__DIR__, 3) . '/clients/php';
 require is_file("$package/vendor/autoload.php") ? "$package/vendor/autoload.php" : "$package/autoload.php";
 
-const CLIENT_OPTIONS = [
-    'urls' => 0, 'timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s' => 0, 'headers' => 0,
-    'token' => 0, 'token_file' => 0, 'ca_file' => 0, 'cert_file' => 0, 'key_file' => 0,
-];
-
 [, $what, $url, $options] = $argv;
 exit($what === 'client' ? client($url, given($options)) : worker($url, given($options)));
 
@@ -179,14 +174,11 @@ function told(Throwable $error): array
 /** @param array<string, mixed> $options */
 function worker(string $url, array $options): int
 {
-    $ofClient = array_intersect_key($options, CLIENT_OPTIONS);
-    if (isset($ofClient['headers'])) {
-        $ofClient['headers'] = (array) $ofClient['headers'];
-    }
     // In PHP a worker always runs one job at a time.
-    $ofWorker = array_diff_key($options, CLIENT_OPTIONS, ['topics' => 0, 'concurrency' => 0]);
+    $given = array_diff_key($options, ['topics' => 0, 'concurrency' => 0]);
+    $given['headers'] = (array) ($given['headers'] ?? []);
     $tellEvent = static fn (string $name, array $fields) => tell(['event' => $name] + $fields);
-    $worker = new Worker(new Client(...addressed($url, $ofClient), objects: true), ...$ofWorker, on_event: $tellEvent);
+    $worker = new Worker(...addressed($url, $given), objects: true, on_event: $tellEvent);
     foreach ($options['topics'] as $topic) {
         $worker->job($topic, handle(...));
     }
