@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,24 @@ def test_any_other_add_needs_a_body(fields: Any) -> None:
 def test_the_third_argument_of_an_add_is_its_delay() -> None:
     assert commands.add("t", 1, 1800, id="1").fields == commands.add("t", 1, delay=1800, id="1").fields
     assert commands.add("t", 1, timedelta(minutes=30)).fields["delay"] == 1800
+
+
+@pytest.mark.parametrize(
+    ("given", "came"),
+    [
+        ({"command": "stats"}, ", not a dict"),
+        ("stats", ", not a str"),
+        (None, ", not a NoneType"),
+        ([1], "; one is a int"),
+    ],
+)
+async def test_a_batch_of_no_commands_is_refused_with_one_that_would_do(given: Any, came: str) -> None:
+    wanted = re.escape(f"batch needs a list of commands, such as [{{'command': 'stats'}}]{came}")
+    with Client("http://localhost:1") as client, pytest.raises(TypeError, match=wanted):
+        client.batch(given)
+    async with AsyncClient("http://localhost:1") as aclient:
+        with pytest.raises(TypeError, match=wanted):
+            await aclient.batch(given)
 
 
 @pytest.mark.parametrize("delay", ["30", "order-7", True, [30]], ids=str)

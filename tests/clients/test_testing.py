@@ -107,6 +107,11 @@ def test_time_passes_in_any_unit(queue: Queue) -> None:
     assert queue.now.tzinfo is UTC
 
 
+def test_what_is_no_worker_is_refused(queue: Queue) -> None:
+    with pytest.raises(TypeError, match="drain needs a Worker, not <function"):
+        queue.drain(lambda job: None)  # type: ignore[arg-type]
+
+
 def test_a_handler_that_asks_again_later_is_run_again_then(queue: Queue) -> None:
     asked: list[int] = []
 

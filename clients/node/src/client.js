@@ -1,7 +1,7 @@
 /** The client: one method for each command of docs/protocol.md. */
 import { connected } from './addresses.js';
 import { JobQueueError } from './errors.js';
-import { checkNoneIsLeft, checkSeconds, checkedFields } from './options.js';
+import { checkCommands, checkNoneIsLeft, checkSeconds, checkedFields } from './options.js';
 import { jobOf, jobsOf } from './reply.js';
 import { isSafe, mayRepeat } from './retry.js';
 import { Tries } from './tries.js';
@@ -188,6 +188,7 @@ export class Client {
 
   /** Several commands in one request. Gives each one's answer, or its JobQueueError, which is not thrown. */
   async batch(commands, { signal } = {}) {
+    checkCommands(commands);
     if (commands.length === 0) return [];
     const wired = commands.map(wire);
     const tries = this.#tries();

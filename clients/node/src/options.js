@@ -122,3 +122,17 @@ export function checkedFields(command, fields) {
   const example = inspect({ [field]: options });
   throw new TypeError(`the last argument of ${command} must be an object such as ${example}, not ${inspect(options)}`);
 }
+
+/** @throws {TypeError} if they are no commands, as in batch({ command: 'stats' }) */
+export function checkCommands(commands) {
+  const wanted = "batch needs an array of commands, such as [{ command: 'stats' }]";
+  if (!Array.isArray(commands)) throw new TypeError(`${wanted}, not ${kindOf(commands)}`);
+  const wrong = commands.find((each) => typeof each !== 'object' || each === null || Array.isArray(each));
+  if (wrong !== undefined || commands.includes(undefined)) throw new TypeError(`${wanted}; one is ${kindOf(wrong)}`);
+}
+
+function kindOf(value) {
+  if (value == null) return String(value);
+  if (Array.isArray(value)) return 'an array';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}

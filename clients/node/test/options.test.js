@@ -70,6 +70,15 @@ test('fields that are no object are refused, with an object that would do', asyn
   await assert.rejects(client.pause('t', [60]), shows('pause must be an object'));
 });
 
+test('a batch of no commands is refused, with one that would do', async () => {
+  const client = new Client(url);
+  const wanted = "batch needs an array of commands, such as [{ command: 'stats' }]";
+  const refused = [[{ command: 'stats' }, ', not an object'], [undefined, ', not undefined'], ['stats', ', not a string']];
+  for (const [commands, came] of [...refused, [[null], '; one is null'], [[undefined], '; one is undefined'], [[[]], '; one is an array']]) {
+    await assert.rejects(client.batch(commands), { name: 'TypeError', message: wanted + came });
+  }
+});
+
 test('the longest times are no short ones', () => {
   new Client({ url, timeout_s: Infinity, retry_for_s: 0 });
   new Worker({ url, grace_s: Infinity, heartbeat_s: 3e6, keep_alive_s: Infinity });

@@ -79,6 +79,7 @@ final class Client
      * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`; may be left out with
      *                    $if_exists later or sooner: then a job that is there keeps its own
      * @param int|float|DateInterval|null $delay seconds, or an interval, until it is due; no string
+     * @param string|null $id as it is: the service refuses a number
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param int|null $priority 0 to 9; 9 comes first
      * @param list<int|float>|null $backoff
@@ -92,17 +93,17 @@ final class Client
         string $topic,
         mixed $body = Body::Unchanged,
         mixed $delay = null,
-        ?string $id = null,
+        mixed $id = null, // not ?string, which would take 1001 for '1001'
         DateTimeInterface|int|float|string|null $at = null,
         int|float|null $ttr = null,
         ?int $priority = null,
         ?int $tries = null,
-        ?array $backoff = null,
+        mixed $backoff = null, // of these three, the service says what they must be
         int|float|null $ttl = null,
         int|float|null $retention = null,
         ?string $if_exists = null,
-        ?array $headers = null,
-        ?array $tags = null,
+        mixed $headers = null,
+        mixed $tags = null,
         ?string $durability = null,
         int|float|null $spread = null,
     ): array {
@@ -123,7 +124,7 @@ final class Client
             'ttl' => $ttl,
             'retention' => $retention,
             'if_exists' => $if_exists,
-            'headers' => $headers === null ? null : (object) $headers,
+            'headers' => is_array($headers) ? (object) $headers : $headers,
             'tags' => $tags,
             'durability' => $durability,
         ];
@@ -337,9 +338,16 @@ final class Client
      * @param list<Command> $commands
      * @return list<Answer|JobQueueException> each one's answer, or its error, which is not thrown
      * @throws JobQueueException if the request failed as a whole
+     * @throws \TypeError unless each command is an array
      */
     public function batch(array $commands): array
     {
+        foreach ($commands as $command) {
+            if (!is_array($command)) {
+                $type = get_debug_type($command);
+                throw new \TypeError("batch() needs a list of commands, such as [['command' => 'stats']]; one is a $type");
+            }
+        }
         return $commands === [] ? [] : $this->calls->all(array_map(Times::sent(...), array_values($commands)));
     }
 

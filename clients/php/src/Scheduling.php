@@ -48,11 +48,11 @@ trait Scheduling
         int|float|null $ttr = null,
         ?int $priority = null,
         ?int $tries = null,
-        ?array $backoff = null,
+        mixed $backoff = null,
         int|float|null $ttl = null,
         int|float|null $retention = null,
-        ?array $headers = null,
-        ?array $tags = null,
+        mixed $headers = null,
+        mixed $tags = null,
         ?string $durability = null,
     ): array {
         $times = ['every' => $every, 'cron' => $cron, 'zone' => $zone, 'start' => $start, 'jitter' => $jitter];
@@ -68,7 +68,7 @@ trait Scheduling
             'backoff' => $backoff,
             'ttl' => $ttl,
             'retention' => $retention,
-            'headers' => $headers === null ? null : (object) $headers,
+            'headers' => is_array($headers) ? (object) $headers : $headers,
             'tags' => $tags,
             'durability' => $durability,
         ];

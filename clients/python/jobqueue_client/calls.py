@@ -6,7 +6,7 @@ Reply, or the Unreachable that came instead. It returns the result of the client
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobqueue_client.addresses import Route
@@ -49,7 +49,7 @@ def many(
     commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float, loads: Loads
 ) -> Call[list[Answer | JobQueueError]]:
     """A batch: each command's answer or error. Raises only when no command was answered."""
-    batch = [plain(command) for command in commands]
+    batch = [plain(command) for command in _checked(commands)]
     results: dict[int, Answer | JobQueueError] = {}
     open_numbers = list(range(len(batch)))
     retries = Retries(retry_for_s, route)
@@ -74,6 +74,18 @@ def many(
             break
         yield pause
     return [results[number] for number in range(len(batch))]
+
+
+def _checked(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Raises TypeError for what is no list of commands."""
+    wanted = "batch needs a list of commands, such as [{'command': 'stats'}]"
+    if isinstance(commands, Mapping | str | bytes) or not isinstance(commands, Iterable):
+        raise TypeError(f"{wanted}, not a {type(commands).__name__}")
+    listed = list(commands)
+    for each in listed:
+        if not isinstance(each, Mapping):
+            raise TypeError(f"{wanted}; one is a {type(each).__name__}")
+    return listed
 
 
 def _reply(sent: Reply | Unreachable | None) -> Reply:

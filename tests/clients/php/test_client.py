@@ -37,6 +37,20 @@ async def test_anything_else_there_is_a_type_error_without_strict_types_too(queu
     assert (await queue.ask("topics"))["topics"] == []
 
 
+async def test_a_batch_of_no_commands_is_refused_with_one_that_would_do(queue: Client) -> None:
+    code = """
+        foreach ([['command' => 'stats'], [null], [1]] as $commands) {
+            try {
+                (new Client($url))->batch($commands);
+            } catch (TypeError $error) {
+                $tell($error->getMessage());
+            }
+        }
+    """
+    wanted = "batch() needs a list of commands, such as [['command' => 'stats']]; one is a "
+    assert await told(code, queue.url) == [wanted + came for came in ("string", "null", "int")]
+
+
 async def test_a_delay_may_be_an_interval_everywhere(queue: Client) -> None:
     code = """
         $client = new Client($url);

@@ -93,7 +93,7 @@ function arguments(string $call, array $given, array $popped): array
     if (isset($given['filter'])) {
         $given['filter'] = timed((array) $given['filter']);
     }
-    if (in_array($call, ['add', 'schedule'], true) && isset($given['headers'])) {
+    if (in_array($call, ['add', 'schedule'], true) && ($given['headers'] ?? null) instanceof stdClass) {
         $given['headers'] = (array) $given['headers'];
     }
     if ($call === 'batch') {

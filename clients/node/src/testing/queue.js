@@ -45,7 +45,10 @@ export class Queue {
    */
   async advance(time) {
     const parts = typeof time === 'number' ? { seconds: time } : time;
-    for (const unit of Object.keys(parts)) if (!(unit in UNIT_S)) throw new TypeError(`there is no unit ${unit}`);
+    if (!isSpan(parts)) {
+      const units = Object.keys(UNIT_S).join(', ');
+      throw new TypeError(`advance needs seconds, or an object with numbers of ${units}, not ${inspect(time)}`);
+    }
     await this.#clock(Object.entries(parts).reduce((sum, [unit, value]) => sum + value * UNIT_S[unit], 0));
   }
 
@@ -114,6 +117,11 @@ export class Queue {
   #topics() {
     return all((cursor) => this.client.topics({ cursor }), ({ topics }) => topics.map((each) => each.topic));
   }
+}
+
+function isSpan(parts) {
+  return typeof parts === 'object' && parts !== null
+    && Object.entries(parts).every(([unit, value]) => Object.hasOwn(UNIT_S, unit) && typeof value === 'number');
 }
 
 /** The rows of all pages. */

@@ -1,6 +1,7 @@
 /** The worker: pops jobs of its topics, runs their handlers, and stops in order. */
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
+import { inspect } from 'node:util';
 
 import { connected } from '../addresses.js';
 import { Contact } from './contact.js';
@@ -36,10 +37,11 @@ export class Worker {
   #changed = () => {};
 
   static {
-    partsOf = (worker) => ({
-      handlers: new Map([...worker.#handlers.keys()].map((topic) => [topic, worker.#handlerOf(topic)])),
-      report: worker.#report,
-    });
+    partsOf = (worker) => {
+      if (!(worker instanceof Worker)) throw new TypeError(`drain needs a Worker, not ${inspect(worker)}`);
+      const handlers = [...worker.#handlers.keys()].map((topic) => [topic, worker.#handlerOf(topic)]);
+      return { handlers: new Map(handlers), report: worker.#report };
+    };
   }
 
   constructor(first, second) {

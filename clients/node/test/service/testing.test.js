@@ -166,3 +166,11 @@ describe('the queue', () => {
     assert.throws(() => new Queue().url, /inside a test/);
   });
 });
+
+test('what is no time, or no worker, is refused, with what is wanted', async () => {
+  const units = 'advance needs seconds, or an object with numbers of seconds, minutes, hours, days, not ';
+  for (const [time, came] of [[{ minute: 3 }, '{ minute: 3 }'], ['3', "'3'"], [{ days: '3' }, "{ days: '3' }"], [undefined, 'undefined']]) {
+    await assert.rejects(queue.advance(time), { name: 'TypeError', message: units + came });
+  }
+  await assert.rejects(queue.drain(() => {}), { name: 'TypeError', message: /^drain needs a Worker, not \[Function/ });
+});

@@ -52,6 +52,8 @@ class Draining:
     """One run over all that is ready in a worker's topics."""
 
     def __init__(self, client: Client, worker: Worker, threads: HandlerThreads, *, raise_errors: bool) -> None:
+        if not isinstance(worker, Worker):
+            raise TypeError(f"drain needs a Worker, not {worker!r}")
         self._client = client
         self._threads = threads
         self._raise_errors = raise_errors
