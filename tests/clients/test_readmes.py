@@ -77,6 +77,19 @@ async def test_the_lines_that_add_a_job_run(language: Language, service: Service
         assert told["state"] == "deleted" and told["due"] - told["created"] == pytest.approx(1800, abs=0.01)
 
 
+async def test_the_lines_that_add_a_ladder_wait_as_they_say(language: Language, tmp_path: Path) -> None:
+    async with ServiceProcess("--test", workers=None) as service, Client(service.url) as client:
+        process = await start(language, language.code("add(", "backoff", url=service.url), tmp_path)
+        assert await process.wait() == 0
+        for wait in (15, 30, 180, 600):
+            await client.ask("clock", advance=wait - 1)
+            assert (await client.ask("pop", topic="example-call"))["id"] is None
+            await client.ask("clock", advance=1.01)
+            job = await client.ask("pop", topic="example-call")
+            ended = await client.ask("release", id=job["id"], lease=job["lease"])
+        assert ended["state"] == "dead"
+
+
 async def works_until_sigterm(language: Language, code: str, service: ServiceProcess, folder: Path) -> None:
     async with Client(service.url) as client:
         await client.ask("add", topic="example-close-order", id="example-close-order:1", body={"order": 1}, tries=1)
