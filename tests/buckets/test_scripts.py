@@ -10,9 +10,8 @@ import pytest
 
 import buckets
 from buckets.job import MOVES, State
-from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.scripts import SCRIPTS, Script, load
+from buckets.scripts import SCRIPTS, load
 
 LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
@@ -21,6 +20,20 @@ READERS = (
     *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
     *("read_instances", "read_number", "read_stream", "walk", "totals", "known", "read_schedules", "count_live"),
     *("audit_schedules", "read_figures", "read_operations", "count_topics"),
+)
+TAKE_ROOM = (
+    *("add", "import", "import_schedules", "rewrite", "define", "occur", "put_schedule", "add_figures"),
+    "plan_operation",
+)
+NOT_REPEATABLE = (
+    *("pop", "pop_by_priority", "pop_limited", "due", "take", "release", "bury", "kick", "run", "note_actions"),
+    *("undefine", "forget_occurrences", "add_figures", "change_operation", "apply_operation"),
+)
+OWN_KEY = re.compile(
+    r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|OPERATION) \.\. |"
+    r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|CARDS|COUNTER|TOKENS|ACTIONS|SCHEDULES|FIGURED|OPERATIONS|"
+    r"meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+    r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
 )
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
@@ -33,11 +46,6 @@ HEAD = re.compile(
     (?:local\ \w+\ =\ .*\b(?:KEYS|ARGV)\b.*\ \ --\ (?:string|integer|hash|none|strings):\ .+\n)+""",
     re.X,
 )
-
-
-@pytest.fixture(params=sorted(SCRIPTS))
-def script(request: pytest.FixtureRequest) -> Script:
-    return SCRIPTS[request.param]
 
 
 def test_the_arrows_of_the_scripts_are_the_table_of_moves() -> None:
@@ -60,47 +68,50 @@ def test_every_file_is_loaded_under_its_name() -> None:
     assert all(name == script.name for name, script in SCRIPTS.items())
 
 
-def test_a_head_has_all_its_lines_in_their_order(script: Script) -> None:
-    assert HEAD.match(SOURCES[script.name]), f"{script.name}.lua"
+def test_a_head_has_all_its_lines_in_their_order(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            assert HEAD.match(SOURCES[script.name]), f"{script.name}.lua"
 
 
-def test_every_script_declares_meta_and_the_key_that_is_never_there(script: Script) -> None:
-    assert script.keys == ("meta", "never")
-    assert "never" not in re.sub(r"--.*", "", script.text.split("local never")[1].partition("\n")[2])
+def test_every_script_declares_meta_and_the_key_that_is_never_there(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            assert script.keys == ("meta", "never")
+            assert "never" not in re.sub(r"--.*", "", script.text.split("local never")[1].partition("\n")[2])
 
 
-def test_arguments_are_read_in_the_head_and_nowhere_below(script: Script) -> None:
-    lines = script.text.splitlines()
-    uses = [number for number, line in enumerate(lines) if re.search(r"\b(KEYS|ARGV)\b", line)]
-    assert uses == list(range(uses[0], uses[0] + len(script.keys + script.args) + (script.rest is not None)))
-    positions = re.findall(r"\bARGV(?:\[|, )(\d+)", script.text)
-    assert positions == [str(n) for n in range(1, len(positions) + 1)]
+def test_arguments_are_read_in_the_head_and_nowhere_below(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            lines = script.text.splitlines()
+            uses = [number for number, line in enumerate(lines) if re.search(r"\b(KEYS|ARGV)\b", line)]
+            assert uses == list(range(uses[0], uses[0] + len(script.keys + script.args) + (script.rest is not None)))
+            positions = re.findall(r"\bARGV(?:\[|, )(\d+)", script.text)
+            assert positions == [str(n) for n in range(1, len(positions) + 1)]
 
 
-def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(script: Script) -> None:
-    found = HEAD.match(SOURCES[script.name])
-    flags = found and found["flags"]
-    takes_room = script.name in (
-        *("add", "import", "import_schedules", "rewrite", "define", "occur", "put_schedule", "add_figures"),
-        "plan_operation",
-    )
-    assert flags == (None if takes_room else "no-writes" if script.name in READERS else "allow-oom")
+def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            found = HEAD.match(SOURCES[script.name])
+            flags = found and found["flags"]
+            assert flags == (
+                None if script.name in TAKE_ROOM else "no-writes" if script.name in READERS else "allow-oom"
+            )
 
 
-def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
-    assert script.repeatable == (
-        script.name
-        not in (
-            *("pop", "pop_by_priority", "pop_limited", "due", "take"),
-            *("release", "bury", "kick", "run", "note_actions", "undefine", "forget_occurrences", "add_figures"),
-            *("change_operation", "apply_operation"),
-        )
-    )
+def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            assert script.repeatable == (script.name not in NOT_REPEATABLE)
 
 
-def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> None:
-    assert "'TIME'" not in SOURCES[script.name]
-    assert ("now" in script.args) == ("'TIME'" in script.text)
+def test_no_script_reads_the_clock_but_through_the_one_place(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            assert "'TIME'" not in SOURCES[script.name]
+            assert ("now" in script.args) == ("'TIME'" in script.text)
 
 
 def test_a_wrong_name_is_an_error_that_says_what_the_script_takes() -> None:
@@ -129,10 +140,11 @@ def test_a_script_that_uses_its_arguments_further_down_is_not_loaded(tmp_path: P
         load(path)
 
 
-@pytest.mark.parametrize("source", FILES)
-async def test_every_file_parses_by_itself(redis: Redis, source: str) -> None:
-    text = re.sub(r"^#!.*", "", FILES[source])
-    assert await redis.read("EVAL", "local _, fault = loadstring(ARGV[1]) return fault", 0, text) is None
+async def test_every_file_parses_by_itself(subtests: pytest.Subtests, redis: Redis) -> None:
+    for name, source in FILES.items():
+        with subtests.test(name=name):
+            text = re.sub(r"^#!.*", "", source)
+            assert await redis.read("EVAL", "local _, fault = loadstring(ARGV[1]) return fault", 0, text) is None
 
 
 def test_a_script_gets_each_include_once_and_behind_those_it_needs(tmp_path: Path) -> None:
@@ -162,13 +174,14 @@ INCLUDES = {Path(name).stem: text for name, text in FILES.items() if name.starts
 DEFINED_IN = {name: include for include, text in INCLUDES.items() for name in defined(text)}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_names_each_include_that_it_uses_and_no_others(name: str) -> None:
-    patterns = (r"\blocal (?:function )?([\w, ]+)", r"\bfunction \w*\(([\w, ]*)\)", r"\bfor ([\w, ]+)")
-    lists = " ".join(names for pattern in patterns for names in re.findall(pattern, code(FILES[name])))
-    declared = set(re.findall(r"\w+", lists))
-    words = set(re.findall(r"(?<![.\w])\w+", code(FILES[name]))) - declared
-    assert {DEFINED_IN[word] for word in words & DEFINED_IN.keys()} == named(FILES[name], "include")
+def test_a_file_names_each_include_that_it_uses_and_no_others(subtests: pytest.Subtests) -> None:
+    for name, source in FILES.items():
+        with subtests.test(name=name):
+            patterns = (r"\blocal (?:function )?([\w, ]+)", r"\bfunction \w*\(([\w, ]*)\)", r"\bfor ([\w, ]+)")
+            lists = " ".join(names for pattern in patterns for names in re.findall(pattern, code(source)))
+            declared = set(re.findall(r"\w+", lists))
+            words = set(re.findall(r"(?<![.\w])\w+", code(source))) - declared
+            assert {DEFINED_IN[word] for word in words & DEFINED_IN.keys()} == named(source, "include")
 
 
 def test_a_script_without_an_argument_that_an_include_reads_is_not_loaded(tmp_path: Path) -> None:
@@ -178,28 +191,27 @@ def test_a_script_without_an_argument_that_an_include_reads_is_not_loaded(tmp_pa
         load(path)
 
 
-async def test_redis_compiles_every_script_and_calls_it_by_the_same_hash(redis: Redis, script: Script) -> None:
-    assert (await redis.read("SCRIPT", "LOAD", script.text)).decode() == script.sha
-    assert hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest() == script.sha
+async def test_redis_compiles_every_script_and_calls_it_by_the_same_hash(
+    subtests: pytest.Subtests, redis: Redis
+) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            assert (await redis.read("SCRIPT", "LOAD", script.text)).decode() == script.sha
+            assert hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest() == script.sha
 
 
-async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: Script) -> None:
+def test_scripts_touch_only_keys_of_their_own_shard(subtests: pytest.Subtests) -> None:
     """No script spells out a key: each is built from a prefix, and keys.py alone defines these."""
-    # `index` wraps a call of Redis; within it, the key is its caller's.
-    text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
-    subcommand = r"(?:(?<='XINFO', )'(?:GROUPS|STREAM)', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
-    called = re.findall(rf"(?:redis\.p?call|index|read)\('[A-Z]+', {subcommand}([^,)]+)", text)
-    prefixed = (
-        r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|OPERATION) \.\. "
-    )
-    whole = (
-        r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|CARDS|COUNTER|TOKENS|ACTIONS|SCHEDULES|FIGURED|OPERATIONS|"
-        r"meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
-        r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
-    )
-    allowed = re.compile(f"{prefixed}|{whole}")
-    assert all(allowed.match(key) for key in called), called
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            # `index` wraps a call of Redis; within it, the key is its caller's.
+            text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
+            subcommand = r"(?:(?<='XINFO', )'(?:GROUPS|STREAM)', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
+            called = re.findall(rf"(?:redis\.p?call|index|read)\('[A-Z]+', {subcommand}([^,)]+)", text)
+            assert all(OWN_KEY.match(key) for key in called), called
 
 
-async def test_no_script_leaves_a_global_behind(redis: Redis, pool: Pool, script: Script) -> None:
-    assert not re.search(r"^(?!local\b)[a-zA-Z_]\w* = ", script.text, re.M)
+def test_no_script_leaves_a_global_behind(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS.values():
+        with subtests.test(script=script.name):
+            assert not re.search(r"^(?!local\b)[a-zA-Z_]\w* = ", script.text, re.M)

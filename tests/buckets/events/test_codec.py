@@ -73,12 +73,11 @@ def test_a_job_handed_out_as_it_fell_due_was_popped() -> None:
     assert [event.verb for event in events if isinstance(event, Event)] == [Verb.DUE, Verb.POP]
 
 
-@pytest.mark.parametrize(
-    "entry", [b"", b"\1", head(version=2), head(verb=0), head(verb=200), head()[:9]], ids=lambda entry: entry.hex()
-)
-def test_an_entry_of_another_version_is_unreadable(entry: bytes) -> None:
-    with pytest.raises(Unreadable):
-        read_all([b"m", entry, b"a", FRONT])
+def test_an_entry_of_another_version_is_unreadable(subtests: pytest.Subtests) -> None:
+    cases: list[bytes] = [b"", b"\1", head(version=2), head(verb=0), head(verb=200), head()[:9]]
+    for entry in cases:
+        with subtests.test(entry=entry), pytest.raises(Unreadable):
+            read_all([b"m", entry, b"a", FRONT])
 
 
 @pytest.mark.parametrize("fields", [[], [b"m"], [b"x", head()], [b"m", head(), b"a"]])

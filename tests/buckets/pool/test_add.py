@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import struct
 from dataclasses import replace
@@ -18,6 +19,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
 from tests.kit.waiting import tick_all, until
 
@@ -92,28 +94,34 @@ KEPT = [(old, "keep") for old in STATES if old not in ("dead", "deleted")] + [
 ]
 
 
-@pytest.mark.parametrize(("old", "how"), KEPT)
 async def test_keep_changes_nothing_and_renew_nothing_of_a_live_job(
-    pool: Pool, clock: HeldClock, old: str, how: str
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock, "a", old)
-    before = await get(pool, "a")
-    stats = await Topics(pool).stats("t")
-    added = await add(pool, "a", "t2", b"other", delay_ms=5, if_exists=how)
-    assert added == Added("existing", old, before.due)
-    assert await get(pool, "a") == before
-    assert await Topics(pool).stats("t") == stats
-    assert await Topics(pool).names(0) == ["t"]
+    for old, how in KEPT:
+        with subtests.test(old=old, how=how):
+            pool = await new_pool()
+            await bring(pool, clock, "a", old)
+            before = await get(pool, "a")
+            stats = await Topics(pool).stats("t")
+            added = await add(pool, "a", "t2", b"other", delay_ms=5, if_exists=how)
+            assert added == Added("existing", old, before.due)
+            assert await get(pool, "a") == before
+            assert await Topics(pool).stats("t") == stats
+            assert await Topics(pool).names(0) == ["t"]
 
 
-@pytest.mark.parametrize("old", STATES)
-async def test_reject_refuses_and_names_the_state(pool: Pool, clock: HeldClock, old: str) -> None:
-    await bring(pool, clock, "a", old)
-    before = await get(pool, "a")
-    with pytest.raises(AlreadyExists) as refusal:
-        await add(pool, "a", "t2", if_exists="reject")
-    assert refusal.value.state == old
-    assert await get(pool, "a") == before
+async def test_reject_refuses_and_names_the_state(
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
+) -> None:
+    for old in STATES:
+        with subtests.test(old=old):
+            pool = await new_pool()
+            await bring(pool, clock, "a", old)
+            before = await get(pool, "a")
+            with pytest.raises(AlreadyExists) as refusal:
+                await add(pool, "a", "t2", if_exists="reject")
+            assert refusal.value.state == old
+            assert await get(pool, "a") == before
 
 
 async def test_a_delayed_copy_of_an_old_add_does_not_revive_what_was_cancelled(pool: Pool, clock: HeldClock) -> None:
@@ -145,28 +153,29 @@ RENEWED = [(old, "replace") for old in STATES if old != "reserved"] + [
 ]
 
 
-@pytest.mark.parametrize("to", ["delayed", "ready"])
-@pytest.mark.parametrize(("old", "how"), RENEWED)
 async def test_replace_begins_a_new_life_and_so_does_renew_of_a_dead_or_ended_job(
-    redis: Redis, pool: Pool, clock: HeldClock, old: str, how: str, to: str
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock, "a", old)
-    number, lease = (before := await get(pool, "a")).number, before.lease
-    clock.advance(7)
-    now = clock.now_us // 1000
-    delay = 5_000 if to == "delayed" else 0
-    added = await add(pool, "a", "t2", b"new", delay_ms=delay, priority=9, tries=3, if_exists=how)
-    assert added == Added("replaced", to, now + delay)
-    job = await get(pool, "a")
-    assert (job.topic, job.body, job.priority, job.tries, job.created) == ("t2", b"new", 9, 3, now)
-    assert (job.attempts, job.deliveries, job.kind.step, job.cause) == (0, 0, 0, 0)
-    assert job.lease == lease  # the next lease is higher
-    assert job.number >= number
-    assert await popped_ids(pool, "t") == []
-    clock.advance(5_000)
-    await tick_all(pool)
-    assert await popped_ids(pool, "t2") == ["a"]
-    await check_books(redis, pool)
+    for to, (old, how) in itertools.product(("delayed", "ready"), RENEWED):
+        with subtests.test(to=to, old=old, how=how):
+            pool = await new_pool()
+            await bring(pool, clock, "a", old)
+            number, lease = (before := await get(pool, "a")).number, before.lease
+            clock.advance(7)
+            now = clock.now_us // 1000
+            delay = 5_000 if to == "delayed" else 0
+            added = await add(pool, "a", "t2", b"new", delay_ms=delay, priority=9, tries=3, if_exists=how)
+            assert added == Added("replaced", to, now + delay)
+            job = await get(pool, "a")
+            assert (job.topic, job.body, job.priority, job.tries, job.created) == ("t2", b"new", 9, 3, now)
+            assert (job.attempts, job.deliveries, job.kind.step, job.cause) == (0, 0, 0, 0)
+            assert job.lease == lease  # the next lease is higher
+            assert job.number >= number
+            assert await popped_ids(pool, "t") == []
+            clock.advance(5_000)
+            await tick_all(pool)
+            assert await popped_ids(pool, "t2") == ["a"]
+            await check_books(redis, pool)
 
 
 async def test_replace_waits_for_the_worker(pool: Pool, clock: HeldClock) -> None:

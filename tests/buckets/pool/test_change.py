@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, get, pop_one, popped_ids, state
 from tests.buckets.lives import Bring
 from tests.kit.waiting import tick_all
@@ -40,35 +42,38 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=[" ".join(change) or "nothing" for change in CHANGES])
-@pytest.mark.parametrize(("bring", "refusal"), REFUSED, ids=[row[0].__name__ for row in REFUSED])
 async def test_a_job_that_somebody_has_or_that_ended_is_not_changed(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, refusal: type[Refused], change: dict[str, Any]
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock)
-    before = await pool.get("a")
-    for refused_call in (pool.update("a", **change), pool.run("a")):
-        with pytest.raises(refusal) as refused:
-            await refused_call
-        assert refused.value.state == (before.state.word if before else None)
-    assert await pool.get("a") == before
-    await check_books(redis, pool)
+    for change, (bring, refusal) in itertools.product(CHANGES, REFUSED):
+        with subtests.test(change=change, bring=bring.__name__, refusal=refusal):
+            pool = await new_pool()
+            await bring(pool, clock)
+            before = await pool.get("a")
+            for refused_call in (pool.update("a", **change), pool.run("a")):
+                with pytest.raises(refusal) as refused:
+                    await refused_call
+                assert refused.value.state == (before.state.word if before else None)
+            assert await pool.get("a") == before
+            await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("bring", [lives.never_popped_ready, lives.ready_again])
-@pytest.mark.parametrize("time", [{"delay_ms": 0}, {"delay_ms": 5_000}, {"due_ms": 1}])
 async def test_a_ready_job_fired_already_so_its_time_comes_too_late_and_nothing_else_changes(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, time: dict[str, Any]
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock)
-    before = await get(pool, "a")
-    others: list[dict[str, Any]] = [{}, {"priority": 9, "ttl_ms": 5_000}, {"body": b"new", "priority": 9}]
-    for refused_call in [*(pool.update("a", **time, **other) for other in others), pool.run("a")]:
-        with pytest.raises(TooLate) as refused:
-            await refused_call
-        assert refused.value.state == "ready"
-    assert await get(pool, "a") == before
-    await check_books(redis, pool)
+    times: list[dict[str, Any]] = [{"delay_ms": 0}, {"delay_ms": 5_000}, {"due_ms": 1}]
+    for bring, time in itertools.product((lives.never_popped_ready, lives.ready_again), times):
+        with subtests.test(bring=bring.__name__, time=time):
+            pool = await new_pool()
+            await bring(pool, clock)
+            before = await get(pool, "a")
+            others: list[dict[str, Any]] = [{}, {"priority": 9, "ttl_ms": 5_000}, {"body": b"new", "priority": 9}]
+            for refused_call in [*(pool.update("a", **time, **other) for other in others), pool.run("a")]:
+                with pytest.raises(TooLate) as refused:
+                    await refused_call
+                assert refused.value.state == "ready"
+            assert await get(pool, "a") == before
+            await check_books(redis, pool)
 
 
 # Run.
@@ -124,26 +129,26 @@ async def test_a_job_that_waits_for_its_next_try_may_be_run_and_keeps_its_tries_
 # Update: the time.
 
 
-@pytest.mark.parametrize(
-    ("first_ms", "then_ms"), [(60_000, 5_000), (5_000, 60_000), (5_000, 2 * DAY_MS), (9 * DAY_MS, 9)]
-)
-@pytest.mark.parametrize("absolute", [False, True], ids=["delay", "at"])
 async def test_a_delayed_job_fires_at_its_new_time_and_not_at_the_old_one(
-    redis: Redis, pool: Pool, clock: HeldClock, first_ms: int, then_ms: int, absolute: bool
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await add(pool, "a", delay_ms=first_ms)
-    clock.advance(3)
-    now = clock.now_us // 1000
-    time: dict[str, Any] = {"due_ms": now + then_ms} if absolute else {"delay_ms": then_ms}
-    assert await pool.update("a", **time) == Moved("delayed", now + then_ms)
-    job = await get(pool, "a")
-    assert (job.due, job.next, job.body) == (now + then_ms, now + then_ms, b'"body"')
-    await check_books(redis, pool)
-    clock.advance(then_ms - 1)
-    assert await tick_all(pool) == 0
-    clock.advance(1)
-    assert await tick_all(pool) == 1
-    assert await popped_ids(pool) == ["a"]
+    first_mss: list[tuple[int, int]] = [(60_000, 5_000), (5_000, 60_000), (5_000, 2 * DAY_MS), (9 * DAY_MS, 9)]
+    for (first_ms, then_ms), absolute in itertools.product(first_mss, (False, True)):
+        with subtests.test(first_ms=first_ms, then_ms=then_ms, absolute=absolute):
+            pool = await new_pool()
+            await add(pool, "a", delay_ms=first_ms)
+            clock.advance(3)
+            now = clock.now_us // 1000
+            time: dict[str, Any] = {"due_ms": now + then_ms} if absolute else {"delay_ms": then_ms}
+            assert await pool.update("a", **time) == Moved("delayed", now + then_ms)
+            job = await get(pool, "a")
+            assert (job.due, job.next, job.body) == (now + then_ms, now + then_ms, b'"body"')
+            await check_books(redis, pool)
+            clock.advance(then_ms - 1)
+            assert await tick_all(pool) == 0
+            clock.advance(1)
+            assert await tick_all(pool) == 1
+            assert await popped_ids(pool) == ["a"]
 
 
 async def test_a_new_delay_is_rounded_up_and_never_early(pool: Pool, clock: HeldClock) -> None:
@@ -233,24 +238,25 @@ async def test_a_ready_job_stands_at_the_back_of_its_new_priority_and_is_handed_
 # Update: the ttl.
 
 
-@pytest.mark.parametrize("old_ttl_ms", [None, 500, 60_000])
-@pytest.mark.parametrize("popped", [False, True])
 async def test_a_ttl_given_to_a_ready_job_is_honoured_by_its_timer(
-    redis: Redis, pool: Pool, clock: HeldClock, old_ttl_ms: int | None, popped: bool
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await add(pool, "a", ttl_ms=old_ttl_ms, headers=b'{"a":"b"}')
-    if popped:
-        await pop_one(pool, worker="w")
-        await pool.release("a")
-    assert (await pool.update("a", ttl_ms=1_000)).state == "ready"
-    await check_books(redis, pool)
-    clock.advance(999)
-    assert await tick_all(pool) == 0
-    clock.advance(1)
-    assert await tick_all(pool) == 1
-    job = await get(pool, "a")
-    assert (job.cause, job.body, job.text(Tag.HEADERS)) == (Cause.TTL, b'"body"', '{"a":"b"}')
-    await check_books(redis, pool)
+    for old_ttl_ms, popped in itertools.product((None, 500, 60_000), (False, True)):
+        with subtests.test(old_ttl_ms=old_ttl_ms, popped=popped):
+            pool = await new_pool()
+            await add(pool, "a", ttl_ms=old_ttl_ms, headers=b'{"a":"b"}')
+            if popped:
+                await pop_one(pool, worker="w")
+                await pool.release("a")
+            assert (await pool.update("a", ttl_ms=1_000)).state == "ready"
+            await check_books(redis, pool)
+            clock.advance(999)
+            assert await tick_all(pool) == 0
+            clock.advance(1)
+            assert await tick_all(pool) == 1
+            job = await get(pool, "a")
+            assert (job.cause, job.body, job.text(Tag.HEADERS)) == (Cause.TTL, b'"body"', '{"a":"b"}')
+            await check_books(redis, pool)
 
 
 async def test_a_ttl_given_to_a_delayed_job_counts_from_its_due_time(
@@ -304,26 +310,27 @@ async def test_the_timer_hears_of_an_earlier_time_and_of_an_earlier_end(redis: R
 # Update: the body.
 
 
-@pytest.mark.parametrize("size", [0, 1, 80, 5_000, 262_144])
-@pytest.mark.parametrize("old", [0, 100, 262_144])
 async def test_a_body_of_any_size_takes_the_place_of_one_of_any_size(
-    redis: Redis, pool: Pool, clock: HeldClock, old: int, size: int
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    fields: dict[str, Any] = {"backoff_ms": (5_000,) * 32, "tags": b'["a"]', "retention_ms": 1_000}
-    await add(pool, "plain", body=b"o" * old, delay_ms=1_000)
-    await add(pool, "full", body=b"o" * old, delay_ms=1_000, **fields)
-    for job_id in ("plain", "full"):
-        before = await get(pool, job_id)
-        await pool.update(job_id, body=b"n" * size)
-        after = await get(pool, job_id)
-        assert after == replace(before, raw=before.raw[: before.kind.body_at] + b"n" * size)
-        await pool.update(job_id, ttl_ms=60_000, priority=1)
-        after = await get(pool, job_id)
-        assert (after.body, after.ttl, after.priority) == (b"n" * size, 60_000, 1)
-    await check_books(redis, pool)
-    clock.advance(1_000)
-    await tick_all(pool)
-    assert (await pop_one(pool)).body == b"n" * size
+    for size, old in itertools.product((0, 1, 80, 5_000, 262_144), (0, 100, 262_144)):
+        with subtests.test(size=size, old=old):
+            pool = await new_pool()
+            fields: dict[str, Any] = {"backoff_ms": (5_000,) * 32, "tags": b'["a"]', "retention_ms": 1_000}
+            await add(pool, "plain", body=b"o" * old, delay_ms=1_000)
+            await add(pool, "full", body=b"o" * old, delay_ms=1_000, **fields)
+            for job_id in ("plain", "full"):
+                before = await get(pool, job_id)
+                await pool.update(job_id, body=b"n" * size)
+                after = await get(pool, job_id)
+                assert after == replace(before, raw=before.raw[: before.kind.body_at] + b"n" * size)
+                await pool.update(job_id, ttl_ms=60_000, priority=1)
+                after = await get(pool, job_id)
+                assert (after.body, after.ttl, after.priority) == (b"n" * size, 60_000, 1)
+            await check_books(redis, pool)
+            clock.advance(1_000)
+            await tick_all(pool)
+            assert (await pop_one(pool)).body == b"n" * size
 
 
 async def test_a_job_that_came_back_keeps_its_counts_through_all_changes(

@@ -12,6 +12,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, finish, get, kick, pop, pop_one, popped_ids, state
 from tests.buckets.lives import Bring
 from tests.kit.waiting import tick_all
@@ -116,17 +117,19 @@ async def test_a_kicked_job_keeps_its_reason_for_who_looks(pool: Pool) -> None:
     assert (await pop_one(pool)).text(Tag.REASON) == "why"
 
 
-@pytest.mark.parametrize(("bring", "refusal"), NOT_DEAD, ids=[row[0].__name__ for row in NOT_DEAD])
 async def test_what_is_not_dead_is_not_kicked(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, refusal: type[JobQueueError]
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock)
-    before = await pool.get("a")
-    with pytest.raises(refusal) as refused:
-        await kick(pool, "a")
-    assert refused.value.state == (before.state.word if before else None)
-    assert await pool.get("a") == before
-    await check_books(redis, pool)
+    for bring, refusal in NOT_DEAD:
+        with subtests.test(bring=bring.__name__, refusal=refusal):
+            pool = await new_pool()
+            await bring(pool, clock)
+            before = await pool.get("a")
+            with pytest.raises(refusal) as refused:
+                await kick(pool, "a")
+            assert refused.value.state == (before.state.word if before else None)
+            assert await pool.get("a") == before
+            await check_books(redis, pool)
 
 
 async def test_some_of_a_list_are_kicked_and_each_answer_stands_in_its_place(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, finish, get, kick, pop_one, popped_ids, state
 from tests.buckets.lives import (
     Bring,
@@ -52,53 +54,50 @@ async def finish_within(pool: Pool, job_id: str, lease: int | None) -> str:
     return await pool.finish_within(job_id, lease, "t")
 
 
-@pytest.mark.parametrize("end", [finish, finish_within])
-@pytest.mark.parametrize("lease", ["without a lease", "with the newest lease", "with an older lease"])
-@pytest.mark.parametrize(("bring", "was", "answers"), FINISH, ids=[row[0].__name__ for row in FINISH])
 async def test_finish_answers_as_the_table_says(
-    redis: Redis,
-    pool: Pool,
-    clock: HeldClock,
-    bring: Bring,
-    was: str,
-    answers: list[type[Refused] | None],
-    lease: str,
-    end: Callable[[Pool, str, int | None], Awaitable[str]],
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    newest, older = await bring(pool, clock)
-    assert await state(pool, "a") == was
-    column = ["without a lease", "with the newest lease", "with an older lease"].index(lease)
-    shown = (None, newest, older)[column]
-    refusal = answers[column]
-    if refusal is None:
-        assert await end(pool, "a", shown) == "finished"
-        assert await state(pool, "a") == "finished"
-    else:
-        before = await pool.get("a")
-        with pytest.raises(refusal) as refused:
-            await end(pool, "a", shown)
-        assert refused.value.state == (None if was == "unknown" else was)
-        assert await pool.get("a") == before
-    clock.advance(86_400_000)
-    await tick_all(pool)
-    assert await popped_ids(pool) == ([] if refusal is None or was in ("deleted", "dead", "unknown") else ["a"])
-    await check_books(redis, pool)
+    leases: list[str] = ["without a lease", "with the newest lease", "with an older lease"]
+    for end, lease, (bring, was, answers) in itertools.product((finish, finish_within), leases, FINISH):
+        with subtests.test(end=end.__name__, lease=lease, bring=bring.__name__, was=was):
+            pool = await new_pool()
+            newest, older = await bring(pool, clock)
+            assert await state(pool, "a") == was
+            column = ["without a lease", "with the newest lease", "with an older lease"].index(lease)
+            shown = (None, newest, older)[column]
+            refusal = answers[column]
+            if refusal is None:
+                assert await end(pool, "a", shown) == "finished"
+                assert await state(pool, "a") == "finished"
+            else:
+                before = await pool.get("a")
+                with pytest.raises(refusal) as refused:
+                    await end(pool, "a", shown)
+                assert refused.value.state == (None if was == "unknown" else was)
+                assert await pool.get("a") == before
+            clock.advance(86_400_000)
+            await tick_all(pool)
+            assert await popped_ids(pool) == ([] if refusal is None or was in ("deleted", "dead", "unknown") else ["a"])
+            await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("bring", [row[0] for row in FINISH if row[1] not in ("finished", "unknown")])
 async def test_delete_cancels_in_any_live_state_and_says_which(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock)
-    was = await state(pool, "a")
-    assert await delete(pool, "a") == was
-    assert await delete(pool, "a") == "deleted"
-    assert await state(pool, "a") == "deleted"
-    clock.advance(86_400_000)
-    await tick_all(pool)
-    assert await popped_ids(pool) == []
-    assert (await Topics(pool).stats("t")).totals["deleted"] == 1
-    await check_books(redis, pool)
+    cases: list[Bring] = [row[0] for row in FINISH if row[1] not in ("finished", "unknown")]
+    for bring in cases:
+        with subtests.test(bring=bring.__name__):
+            pool = await new_pool()
+            await bring(pool, clock)
+            was = await state(pool, "a")
+            assert await delete(pool, "a") == was
+            assert await delete(pool, "a") == "deleted"
+            assert await state(pool, "a") == "deleted"
+            clock.advance(86_400_000)
+            await tick_all(pool)
+            assert await popped_ids(pool) == []
+            assert (await Topics(pool).stats("t")).totals["deleted"] == 1
+            await check_books(redis, pool)
 
 
 async def test_delete_does_not_undo_a_finish(pool: Pool, clock: HeldClock) -> None:
@@ -152,26 +151,27 @@ async def cancel(pool: Pool, job_id: str) -> str:
 ENDS = [finish, delete, settle, cancel]
 
 
-@pytest.mark.parametrize("is_popped", [True, False])
-@pytest.mark.parametrize("end", ENDS)
 async def test_a_tombstone_keeps_the_body_where_the_add_asked_for_it(
-    redis: Redis, pool: Pool, clock: HeldClock, end: Callable[[Pool, str], Awaitable[str]], is_popped: bool
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    more: dict[str, Any] = {"headers": b'{"a":"b"}', "note": b"n", "retention_ms": 90_000, "ttl_ms": 600_000}
-    await add(pool, "a", body=b"x" * 3_000, keeps_body=True, **more)
-    if is_popped or end is finish:
-        await pop_one(pool, worker="w")
-    before = await get(pool, "a")
-    await end(pool, "a")
-    job = await get(pool, "a")
-    assert job.state in (State.FINISHED, State.DELETED)
-    assert (job.body, job.optional, job.deliveries) == (before.body, before.optional, before.deliveries)
-    await end(pool, "a")
-    assert await get(pool, "a") == job
-    await check_books(redis, pool)
-    clock.advance(90_000)
-    assert await pool.get("a") is None
-    assert (await add(pool, "a")).result == "created"
+    for is_popped, end in itertools.product((True, False), ENDS):
+        with subtests.test(is_popped=is_popped, end=end.__name__):
+            pool = await new_pool()
+            more: dict[str, Any] = {"headers": b'{"a":"b"}', "note": b"n", "retention_ms": 90_000, "ttl_ms": 600_000}
+            await add(pool, "a", body=b"x" * 3_000, keeps_body=True, **more)
+            if is_popped or end is finish:
+                await pop_one(pool, worker="w")
+            before = await get(pool, "a")
+            await end(pool, "a")
+            job = await get(pool, "a")
+            assert job.state in (State.FINISHED, State.DELETED)
+            assert (job.body, job.optional, job.deliveries) == (before.body, before.optional, before.deliveries)
+            await end(pool, "a")
+            assert await get(pool, "a") == job
+            await check_books(redis, pool)
+            clock.advance(90_000)
+            assert await pool.get("a") is None
+            assert (await add(pool, "a")).result == "created"
 
 
 @pytest.mark.parametrize("ttr_ms", [None, 0])

@@ -16,6 +16,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
 from tests.buckets.pool.test_add import STATES, bring
 from tests.buckets.pool.test_groups import add_group, group, results
@@ -107,18 +108,20 @@ async def test_a_job_that_has_fired_is_left_alone(
 
 
 @BOTH
-@pytest.mark.parametrize("old", ["dead", *ENDED])
 async def test_what_is_dead_or_has_ended_begins_a_new_life(
-    redis: Redis, pool: Pool, clock: HeldClock, how: str, old: str
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock, how: str
 ) -> None:
-    await bring(pool, clock, "a", old)
-    clock.advance(7)
-    due = clock.now_us // 1000 + 5_000
-    added = await add(pool, "a", body=b"new", delay_ms=5_000, priority=9, if_exists=how)
-    assert added == Added("replaced", "delayed", due)
-    job = await get(pool, "a")
-    assert (job.body, job.priority, job.due, job.attempts, job.cause) == (b"new", 9, due, 0, Cause.NONE)
-    await check_books(redis, pool)
+    for old in ("dead", *ENDED):
+        with subtests.test(old=old):
+            pool = await new_pool()
+            await bring(pool, clock, "a", old)
+            clock.advance(7)
+            due = clock.now_us // 1000 + 5_000
+            added = await add(pool, "a", body=b"new", delay_ms=5_000, priority=9, if_exists=how)
+            assert added == Added("replaced", "delayed", due)
+            job = await get(pool, "a")
+            assert (job.body, job.priority, job.due, job.attempts, job.cause) == (b"new", 9, due, 0, Cause.NONE)
+            await check_books(redis, pool)
 
 
 @BOTH
@@ -139,32 +142,38 @@ async def test_a_new_life_without_a_body_has_that_of_a_tombstone_that_kept_it(po
 
 
 @BOTH
-@pytest.mark.parametrize("old", ["unknown", *ENDED])
 async def test_without_a_body_and_none_to_keep_nothing_is_added(
-    redis: Redis, pool: Pool, clock: HeldClock, how: str, old: str
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock, how: str
 ) -> None:
-    if old != "unknown":
-        await bring(pool, clock, "a", old)
-    before = await pool.get("a")
-    first, refused, last = await pool.add(
-        [NewJob(job_id, "t", body, 5, if_exists=how) for job_id, body in (("b", b"1"), ("a", b""), ("c", b"2"))]
-    )
-    assert isinstance(refused, NoBody)
-    assert [each.result for each in (first, last) if isinstance(each, Added)] == ["created", "created"]
-    assert await pool.get("a") == before
-    await check_books(redis, pool)
+    for old in ("unknown", *ENDED):
+        with subtests.test(old=old):
+            pool = await new_pool()
+            if old != "unknown":
+                await bring(pool, clock, "a", old)
+            before = await pool.get("a")
+            first, refused, last = await pool.add(
+                [NewJob(job_id, "t", body, 5, if_exists=how) for job_id, body in (("b", b"1"), ("a", b""), ("c", b"2"))]
+            )
+            assert isinstance(refused, NoBody)
+            assert [each.result for each in (first, last) if isinstance(each, Added)] == ["created", "created"]
+            assert await pool.get("a") == before
+            await check_books(redis, pool)
 
 
 @BOTH
-@pytest.mark.parametrize("old", STATES)
-async def test_a_job_of_another_topic_is_left_alone(pool: Pool, clock: HeldClock, how: str, old: str) -> None:
-    await bring(pool, clock, "a", old)
-    before = await get(pool, "a")
-    for body in (b"new", b""):
-        with pytest.raises(AlreadyExists) as refusal:
-            await add(pool, "a", "t2", body=body, delay_ms=90_000 if how == "later" else 0, if_exists=how)
-        assert refusal.value.state == old
-    assert await get(pool, "a") == before
+async def test_a_job_of_another_topic_is_left_alone(
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock, how: str
+) -> None:
+    for old in STATES:
+        with subtests.test(old=old):
+            pool = await new_pool()
+            await bring(pool, clock, "a", old)
+            before = await get(pool, "a")
+            for body in (b"new", b""):
+                with pytest.raises(AlreadyExists) as refusal:
+                    await add(pool, "a", "t2", body=body, delay_ms=90_000 if how == "later" else 0, if_exists=how)
+                assert refusal.value.state == old
+            assert await get(pool, "a") == before
 
 
 async def test_a_job_in_back_off_is_moved_and_its_deliveries_still_count(

@@ -12,6 +12,7 @@ from buckets.job import Cause, Job, State, Tag
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, finish, get, is_stored, kick, pop_one, state
 from tests.kit.waiting import tick_all
 
@@ -85,18 +86,26 @@ async def is_replaced(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "a", if_exists="replace")
 
 
-@pytest.mark.parametrize(
-    "move",
-    [is_popped, is_released, is_given_back, is_finished_late, gets_another_priority, is_buried_and_kicked, is_replaced],
-)
 async def test_whatever_happens_to_the_job_next_takes_that_away(
-    redis: Redis, pool: Pool, clock: HeldClock, move: Callable[[Pool, HeldClock], Awaitable[None]]
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await lose(pool, clock)
-    clock.advance(7)
-    await move(pool, clock)
-    assert (await get(pool, "a")).lease_ended is None
-    await check_books(redis, pool)
+    cases: list[Callable[[Pool, HeldClock], Awaitable[None]]] = [
+        is_popped,
+        is_released,
+        is_given_back,
+        is_finished_late,
+        gets_another_priority,
+        is_buried_and_kicked,
+        is_replaced,
+    ]
+    for move in cases:
+        with subtests.test(move=move.__name__):
+            pool = await new_pool()
+            await lose(pool, clock)
+            clock.advance(7)
+            await move(pool, clock)
+            assert (await get(pool, "a")).lease_ended is None
+            await check_books(redis, pool)
 
 
 async def test_a_release_takes_it_away_also_after_a_pop_of_a_version_that_left_it(

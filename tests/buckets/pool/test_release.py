@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from buckets.pool.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
 from tests.kit.waiting import tick_all
 
@@ -90,23 +92,24 @@ async def test_a_hundred_releases_that_count_no_try_leave_the_tries_as_they_were
     await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("delay_ms", [None, 0, 5_000])
-@pytest.mark.parametrize("tries", [1, 3])
 async def test_a_release_that_counts_ends_in_death_when_the_tries_are_used_up(
-    redis: Redis, pool: Pool, clock: HeldClock, tries: int, delay_ms: int | None
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await add(pool, "a", tries=tries)
-    for attempt in range(1, tries + 1):
-        assert (await pop_one(pool)).attempts == attempt
-        moved = await pool.release("a", delay_ms=delay_ms)
-        if attempt < tries:
-            clock.advance(delay_ms or 0)
-            await tick_all(pool)
-    assert moved == Moved("dead", clock.now_us // 1000)
-    job = await get(pool, "a")
-    assert (job.cause, job.attempts, job.body) == (Cause.TRIES, tries, b'"body"')
-    assert (await Topics(pool).stats("t")).totals["died_tries"] == 1
-    await check_books(redis, pool)
+    for delay_ms, tries in itertools.product((None, 0, 5_000), (1, 3)):
+        with subtests.test(delay_ms=delay_ms, tries=tries):
+            pool = await new_pool()
+            await add(pool, "a", tries=tries)
+            for attempt in range(1, tries + 1):
+                assert (await pop_one(pool)).attempts == attempt
+                moved = await pool.release("a", delay_ms=delay_ms)
+                if attempt < tries:
+                    clock.advance(delay_ms or 0)
+                    await tick_all(pool)
+            assert moved == Moved("dead", clock.now_us // 1000)
+            job = await get(pool, "a")
+            assert (job.cause, job.attempts, job.body) == (Cause.TRIES, tries, b'"body"')
+            assert (await Topics(pool).stats("t")).totals["died_tries"] == 1
+            await check_books(redis, pool)
 
 
 async def test_zero_tries_are_no_limit_to_releases(pool: Pool) -> None:
@@ -307,19 +310,22 @@ async def test_a_released_job_keeps_its_priority(pool: Pool) -> None:
     assert await popped_ids(pool) == ["a", "b"]
 
 
-@pytest.mark.parametrize("note", [b"n", b"\xff" * 64, b"=", b"\0"])
-@pytest.mark.parametrize("retention_ms", [0, 60_000])
-async def test_a_note_goes_with_the_job_byte_for_byte(redis: Redis, pool: Pool, note: bytes, retention_ms: int) -> None:
-    await add(pool, "a", note=note, retention_ms=retention_ms)
-    assert (await get(pool, "a")).note == note
-    job = await pop_one(pool)
-    assert (job.note, job.body) == (note, b'"body"')
-    await pool.release("a", delay_ms=0)
-    job = await pop_one(pool, worker="w")
-    assert (job.note, job.body) == (note, b'"body"')
-    assert await finish(pool, "a", job.lease) == "finished"
-    assert await state(pool, "a") == ("finished" if retention_ms else "unknown")
-    await check_books(redis, pool)
+async def test_a_note_goes_with_the_job_byte_for_byte(
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
+) -> None:
+    for note, retention_ms in itertools.product((b"n", b"\xff" * 64, b"=", b"\0"), (0, 60_000)):
+        with subtests.test(note=note, retention_ms=retention_ms):
+            pool = await new_pool()
+            await add(pool, "a", note=note, retention_ms=retention_ms)
+            assert (await get(pool, "a")).note == note
+            job = await pop_one(pool)
+            assert (job.note, job.body) == (note, b'"body"')
+            await pool.release("a", delay_ms=0)
+            job = await pop_one(pool, worker="w")
+            assert (job.note, job.body) == (note, b'"body"')
+            assert await finish(pool, "a", job.lease) == "finished"
+            assert await state(pool, "a") == ("finished" if retention_ms else "unknown")
+            await check_books(redis, pool)
 
 
 async def test_a_release_and_a_bury_may_replace_the_note(redis: Redis, pool: Pool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -13,6 +14,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, finish, get, is_stored, pop_one, popped_ids, state
 from tests.buckets.lives import (
     Bring,
@@ -42,29 +44,29 @@ REFUSED: list[tuple[Bring, type[Refused], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("ttr_ms", [None, 7_000])
-@pytest.mark.parametrize("worker", ["", "w"])
-@pytest.mark.parametrize("bring", TAKEN)
 async def test_a_job_that_nobody_has_is_reserved_by_its_id(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, worker: str, ttr_ms: int | None
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    newest, _ = await bring(pool, clock)
-    before = await get(pool, "a")
-    job = await pool.take("a", ttr_ms=ttr_ms, worker=worker)
-    assert (job.state, job.body, job.lease > newest) == (State.RESERVED, b'"body"', True)
-    assert (job.deliveries, job.cause) == (before.deliveries + 1, Cause.NONE)
-    assert job.attempts == (1 if before.state is State.DEAD else before.attempts + 1)
-    assert job.next == clock.now_us // 1000 + (ttr_ms or before.own_ttr)
-    now_ms = clock.now_us // 1000
-    since = before.next if before.state is State.READY else now_ms
-    assert job.due == (before.due if before.state is State.READY else now_ms)
-    assert job.ready_again == (since if before.deliveries else None)
-    assert await is_stored(pool, job)
-    await check_books(redis, pool)
-    assert await popped_ids(pool) == []
-    await pool.touch("a", job.lease)
-    assert await finish(pool, "a", job.lease) == "finished"
-    await check_books(redis, pool)
+    for ttr_ms, worker, bring in itertools.product((None, 7_000), ("", "w"), TAKEN):
+        with subtests.test(ttr_ms=ttr_ms, worker=worker, bring=bring.__name__):
+            pool = await new_pool()
+            newest, _ = await bring(pool, clock)
+            before = await get(pool, "a")
+            job = await pool.take("a", ttr_ms=ttr_ms, worker=worker)
+            assert (job.state, job.body, job.lease > newest) == (State.RESERVED, b'"body"', True)
+            assert (job.deliveries, job.cause) == (before.deliveries + 1, Cause.NONE)
+            assert job.attempts == (1 if before.state is State.DEAD else before.attempts + 1)
+            assert job.next == clock.now_us // 1000 + (ttr_ms or before.own_ttr)
+            now_ms = clock.now_us // 1000
+            since = before.next if before.state is State.READY else now_ms
+            assert job.due == (before.due if before.state is State.READY else now_ms)
+            assert job.ready_again == (since if before.deliveries else None)
+            assert await is_stored(pool, job)
+            await check_books(redis, pool)
+            assert await popped_ids(pool) == []
+            await pool.touch("a", job.lease)
+            assert await finish(pool, "a", job.lease) == "finished"
+            await check_books(redis, pool)
 
 
 @pytest.mark.parametrize(("bring", "refusal", "was"), REFUSED)
@@ -166,15 +168,19 @@ async def test_a_job_within_is_taken(pool: Pool, within: str) -> None:
     assert (await pool.take("a", within=within)).topic == "t"
 
 
-@pytest.mark.parametrize("bring", [*TAKEN, reserved, finished, deleted])
-async def test_a_job_of_another_topic_is_not_found_and_not_changed(pool: Pool, clock: HeldClock, bring: Bring) -> None:
-    await bring(pool, clock)
-    before = await get(pool, "a")
-    for within in ("u", "tt", "u*", "tt*"):
-        with pytest.raises(NotFound) as refused:
-            await pool.take("a", within=within)
-        assert refused.value.state is None
-    assert await pool.get("a") == before
+async def test_a_job_of_another_topic_is_not_found_and_not_changed(
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
+) -> None:
+    for bring in (*TAKEN, reserved, finished, deleted):
+        with subtests.test(bring=bring.__name__):
+            pool = await new_pool()
+            await bring(pool, clock)
+            before = await get(pool, "a")
+            for within in ("u", "tt", "u*", "tt*"):
+                with pytest.raises(NotFound) as refused:
+                    await pool.take("a", within=within)
+                assert refused.value.state is None
+            assert await pool.get("a") == before
 
 
 async def test_a_taken_job_whose_caller_is_gone_goes_back(own_server: RedisServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, finish, get, is_stored, kick, pop_one, popped_ids, state
 from tests.buckets.lives import TTR_MS, Bring
 from tests.kit.waiting import tick_all
@@ -36,24 +38,24 @@ LEASED: list[tuple[Bring, list[type[Refused] | None]]] = [
 ]
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=[ask.__name__ for ask in ASKS])
-@pytest.mark.parametrize("column", range(3), ids=["without a lease", "with the newest lease", "with an older lease"])
-@pytest.mark.parametrize(("bring", "answers"), LEASED, ids=[row[0].__name__ for row in LEASED])
 async def test_only_the_worker_that_has_the_job_is_heard(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, answers: list[type[Refused] | None], column: int, ask: Ask
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    newest, older = await bring(pool, clock)
-    lease = (None, newest, older)[column]
-    refusal, before = answers[column], await pool.get("a")
-    if refusal is None:
-        await ask(pool, "a", lease)
-        assert await pool.get("a") == before or ask is not Pool.touch  # no time has passed
-    else:
-        with pytest.raises(refusal) as refused:
-            await ask(pool, "a", lease)
-        assert refused.value.state == (before.state.word if before else None)
-        assert await pool.get("a") == before
-    await check_books(redis, pool)
+    for ask, column, (bring, answers) in itertools.product(ASKS, range(3), LEASED):
+        with subtests.test(ask=ask.__name__, column=column, bring=bring.__name__):
+            pool = await new_pool()
+            newest, older = await bring(pool, clock)
+            lease = (None, newest, older)[column]
+            refusal, before = answers[column], await pool.get("a")
+            if refusal is None:
+                await ask(pool, "a", lease)
+                assert await pool.get("a") == before or ask is not Pool.touch  # no time has passed
+            else:
+                with pytest.raises(refusal) as refused:
+                    await ask(pool, "a", lease)
+                assert refused.value.state == (before.state.word if before else None)
+                assert await pool.get("a") == before
+            await check_books(redis, pool)
 
 
 @pytest.mark.parametrize("ask", [*ASKS, finish], ids=["touch", "release", "bury", "finish"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,6 +17,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.within import reaches
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, get, kick, state
 from tests.buckets.lives import (
     Bring,
@@ -49,33 +51,35 @@ STATES: list[Bring] = [
 ]
 
 
-@pytest.mark.parametrize("within", ["", "t", "*", "t*"])
-@pytest.mark.parametrize("name", MOVES)
 async def test_a_job_of_the_right_topic_is_moved(
-    redis: Redis, pool: Pool, clock: HeldClock, name: str, within: str
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    bring, move = MOVES[name]
-    await bring(pool, clock)
-    clock.advance(1)
-    before = await get(pool, "a")
-    await move(pool, within)
-    assert await get(pool, "a") != before
-    await check_books(redis, pool)
+    for within, name in itertools.product(("", "t", "*", "t*"), MOVES):
+        with subtests.test(within=within, name=name):
+            pool = await new_pool()
+            bring, move = MOVES[name]
+            await bring(pool, clock)
+            clock.advance(1)
+            before = await get(pool, "a")
+            await move(pool, within)
+            assert await get(pool, "a") != before
+            await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("within", ["u", "tt", "T", "u*", "tt*", "*u", "??", "u x*", "*\nu", "u\nt"])
 @pytest.mark.parametrize("bring", STATES)
-@pytest.mark.parametrize("name", MOVES)
 async def test_a_job_of_another_topic_does_not_exist_for_the_caller(
-    pool: Pool, clock: HeldClock, name: str, bring: Bring, within: str
+    subtests: pytest.Subtests, pool: Pool, clock: HeldClock, bring: Bring
 ) -> None:
     await bring(pool, clock)
     before = await get(pool, "a")
-    with pytest.raises(NotFound) as refused:
-        await MOVES[name][1](pool, within)
-    assert (refused.value.state, str(refused.value)) == (None, str(NotFound()))
-    assert await pool.get("a") == before
-    assert await pool.get("a", within) is None
+    for within in ("u", "tt", "T", "u*", "tt*", "*u", "??", "u x*", "*\nu", "u\nt"):
+        with subtests.test(within=within):
+            assert await pool.get("a", within) is None
+            for name, (_, move) in MOVES.items():
+                with pytest.raises(NotFound) as refused:
+                    await move(pool, within)
+                assert (refused.value.state, str(refused.value)) == (None, str(NotFound())), name
+                assert await pool.get("a") == before, name
 
 
 async def test_a_pattern_knows_only_star_and_question_mark(pool: Pool) -> None:
@@ -120,46 +124,49 @@ SETTLE: list[tuple[Bring, list[str | type[Refused]]]] = [
 ]
 
 
-@pytest.mark.parametrize("column", [0, 1, 2])
-@pytest.mark.parametrize(("bring", "answers"), SETTLE, ids=[row[0].__name__ for row in SETTLE])
 async def test_to_settle_finishes_what_was_delivered_and_deletes_the_rest(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, answers: list[str | type[Refused]], column: int
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    newest, older = await bring(pool, clock)
-    lease = (None, newest, older)[column]
-    expected = answers[column]
-    if isinstance(expected, str):
-        for _ in range(2):  # an answer that was lost is given again
-            assert await pool.finish_within("a", lease, "t", settles=True) == expected
-            assert await state(pool, "a") == expected
-    else:
-        before = await pool.get("a")
-        with pytest.raises(expected):
-            await pool.finish_within("a", lease, "t", settles=True)
-        assert await pool.get("a") == before
-    await check_books(redis, pool)
+    for column, (bring, answers) in itertools.product((0, 1, 2), SETTLE):
+        with subtests.test(column=column, bring=bring.__name__):
+            pool = await new_pool()
+            newest, older = await bring(pool, clock)
+            lease = (None, newest, older)[column]
+            expected = answers[column]
+            if isinstance(expected, str):
+                for _ in range(2):  # an answer that was lost is given again
+                    assert await pool.finish_within("a", lease, "t", settles=True) == expected
+                    assert await state(pool, "a") == expected
+            else:
+                before = await pool.get("a")
+                with pytest.raises(expected):
+                    await pool.finish_within("a", lease, "t", settles=True)
+                assert await pool.get("a") == before
+            await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("bring", STATES)
 async def test_a_delete_spares_the_states_that_it_is_given(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await bring(pool, clock)
-    before = await get(pool, "a")
-    others = [each for each in State if each is not before.state]
-    for spares in ([before.state], list(State)):
-        with pytest.raises(Reserved if before.state is State.RESERVED else WrongState) as refused:
-            await pool.delete_within("a", "t", spares)
-        assert refused.value.state == before.state.word
-        assert await get(pool, "a") == before
-    if before.state is State.FINISHED:
-        with pytest.raises(WrongState):
-            await pool.delete_within("a", "t", others)
-    else:
-        assert await pool.delete_within("a", "t", others) == before.state.word
-        assert await state(pool, "a") == "deleted"
-        assert await pool.delete_within("a", "t") == "deleted"
-    await check_books(redis, pool)
+    for bring in STATES:
+        with subtests.test(bring=bring.__name__):
+            pool = await new_pool()
+            await bring(pool, clock)
+            before = await get(pool, "a")
+            others = [each for each in State if each is not before.state]
+            for spares in ([before.state], list(State)):
+                with pytest.raises(Reserved if before.state is State.RESERVED else WrongState) as refused:
+                    await pool.delete_within("a", "t", spares)
+                assert refused.value.state == before.state.word
+                assert await get(pool, "a") == before
+            if before.state is State.FINISHED:
+                with pytest.raises(WrongState):
+                    await pool.delete_within("a", "t", others)
+            else:
+                assert await pool.delete_within("a", "t", others) == before.state.word
+                assert await state(pool, "a") == "deleted"
+                assert await pool.delete_within("a", "t") == "deleted"
+            await check_books(redis, pool)
 
 
 async def test_a_finish_within_without_settling_does_not_end_what_nobody_had(pool: Pool) -> None:
@@ -182,20 +189,20 @@ async def test_a_kick_of_one_job_says_what_a_kick_says(pool: Pool, clock: HeldCl
     assert str(refused.value) == str(refused_too.value)
 
 
-@pytest.mark.parametrize("body", [b"1", b""])
-@pytest.mark.parametrize("if_exists", ["keep", "reject", "renew", "replace", "later", "sooner"])
 @pytest.mark.parametrize("bring", [each for each in STATES if each is not unknown])
 async def test_an_add_never_touches_or_reveals_a_job_of_a_topic_out_of_reach(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, if_exists: Any, body: bytes
+    subtests: pytest.Subtests, redis: Redis, pool: Pool, clock: HeldClock, bring: Bring
 ) -> None:
     await bring(pool, clock)
     before = await pool.get("a")
-    (refused,) = await pool.add([NewJob("a", "mine", body, if_exists=if_exists)], "mine other*")
-    assert isinstance(refused, AlreadyExists) and refused.state is None
-    (group,) = await pool.add_groups([[NewJob("a", "mine", body, if_exists=if_exists)]], "mine")
-    assert isinstance(group, AlreadyExists) and group.state is None
-    assert await pool.get("a") == before
-    await check_books(redis, pool)
+    for if_exists, body in itertools.product(("keep", "reject", "renew", "replace", "later", "sooner"), (b"1", b"")):
+        with subtests.test(if_exists=if_exists, body=body):
+            (refused,) = await pool.add([NewJob("a", "mine", body, if_exists=if_exists)], "mine other*")
+            assert isinstance(refused, AlreadyExists) and refused.state is None
+            (group,) = await pool.add_groups([[NewJob("a", "mine", body, if_exists=if_exists)]], "mine")
+            assert isinstance(group, AlreadyExists) and group.state is None
+            assert await pool.get("a") == before
+            await check_books(redis, pool)
 
 
 async def test_jobs_of_one_call_are_finished_and_deleted_each_by_its_own_topic(pool: Pool, clock: HeldClock) -> None:

@@ -42,9 +42,8 @@ def test_tls_is_for_servers_and_sentinels_alike(tmp_path: Path) -> None:
     assert server.ssl_context.get().get_ca_certs()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_what_is_wrong_with_a_url_is_told(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("http://a", "schemes"),
         ("redis+other://a", "it must begin with"),
         ("redis+sentinel://a,b", "ends with the name of its master"),
@@ -54,11 +53,10 @@ def test_tls_is_for_servers_and_sentinels_alike(tmp_path: Path) -> None:
         ("redis+cluster://a?db=1", "has only database 0"),
         ("redis+cluster://a?nonsense=1", "nonsense"),
         ("redis+cluster://", "each of its hosts"),
-    ],
-)
-def test_what_is_wrong_with_a_url_is_told(text: str, words: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=words):
-        read_url(text, 1.0)
+    ]
+    for text, words in cases:
+        with subtests.test(text=text, words=words), pytest.raises((ValueError, TypeError), match=words):
+            read_url(text, 1.0)
 
 
 def test_an_address_is_written_as_in_a_url() -> None:

@@ -379,17 +379,27 @@ async def test_who_looks_does_not_wait_in_line_for_a_server_that_does_not_answer
     await redis.close()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_next_bin_and_the_last_are_found_among_minutes_and_hours(seed: int) -> None:
-    dice = random.Random(seed)
-    hour, minute = 3_600_000, 60_000
-    bins = {Bin(dice.randrange(20) * hour, hour) for _ in range(dice.randrange(6))}
-    bins |= {Bin(dice.randrange(1200) * minute, minute) for _ in range(dice.randrange(30))}
-    found = Bins([*bins])
-    ends = [edge + aside for each in bins for edge in (each.begin, each.begin + each.width) for aside in (-0.5, 0, 0.5)]
-    for at in [-1.0, float("-inf"), float("inf"), *ends]:
-        assert found.next(at) == min((each.begin for each in bins if each.begin + each.width > at), default=None)
-        assert found.last(at) == max((each.begin + each.width for each in bins if each.begin <= at), default=None)
+def test_the_next_bin_and_the_last_are_found_among_minutes_and_hours(subtests: pytest.Subtests) -> None:
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            dice = random.Random(seed)
+            hour, minute = 3_600_000, 60_000
+            bins = {Bin(dice.randrange(20) * hour, hour) for _ in range(dice.randrange(6))}
+            bins |= {Bin(dice.randrange(1200) * minute, minute) for _ in range(dice.randrange(30))}
+            found = Bins([*bins])
+            ends = [
+                edge + aside
+                for each in bins
+                for edge in (each.begin, each.begin + each.width)
+                for aside in (-0.5, 0, 0.5)
+            ]
+            for at in [-1.0, float("-inf"), float("inf"), *ends]:
+                assert found.next(at) == min(
+                    (each.begin for each in bins if each.begin + each.width > at), default=None
+                )
+                assert found.last(at) == max(
+                    (each.begin + each.width for each in bins if each.begin <= at), default=None
+                )
 
 
 async def test_a_page_tells_how_many_entries_it_looked_at(pool: Pool, clock: HeldClock) -> None:
@@ -554,9 +564,8 @@ async def test_a_ready_job_that_is_not_popped_is_seen_once_between_pops_from_the
 # Positions that come from outside.
 
 
-@pytest.mark.parametrize(
-    "position",
-    [
+async def test_a_position_that_cannot_be_is_recognised(subtests: pytest.Subtests, pool: Pool) -> None:
+    cases: list[Position] = [
         Position(0, 0),
         Position(5, 0),
         Position(-1, 0),
@@ -573,10 +582,10 @@ async def test_a_ready_job_that_is_not_popped_is_seen_once_between_pops_from_the
         Position(1, 0, 0, "1", "ü€"),
         Position(1, 0, begun=-1),
         Position(1, 0, begun=2**53),
-    ],
-)
-async def test_a_position_that_cannot_be_is_recognised(pool: Pool, position: Position) -> None:
-    assert not Walk(pool).has(position)
+    ]
+    for position in cases:
+        with subtests.test(position=position):
+            assert not Walk(pool).has(position)
 
 
 @pytest.mark.parametrize(

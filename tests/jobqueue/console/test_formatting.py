@@ -19,9 +19,8 @@ def written(node: Node) -> str:
     return f"{node.text}{inner}{node.closing}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_body_is_shown_digit_for_digit(subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
         "12345678901234567890123",
         "1.10",
         '{"a":1e2,"b":[1.0,-0,{"c":null}],"d":"x\\u0000 y, : {[","":true}',
@@ -31,10 +30,10 @@ def written(node: Node) -> str:
         '"\\"quoted\\""',
         "[" * 100 + "7" + "]" * 100,
         '"  two  blanks "',
-    ],
-)
-def test_a_body_is_shown_digit_for_digit(text: str) -> None:
-    assert written(formatting.tree(text)) == text
+    ]
+    for text in cases:
+        with subtests.test(text=text):
+            assert written(formatting.tree(text)) == text
 
 
 def test_white_space_between_tokens_is_the_only_thing_that_goes() -> None:
@@ -48,9 +47,10 @@ def test_what_lies_deep_is_folded_and_what_is_short_is_not_broken() -> None:
     assert d.is_short and not a.is_short
 
 
-@pytest.mark.parametrize("broken", ["", "{", '{"a"', "[1,", "}", '"', ",,", '{"a":'])
-def test_what_is_no_json_fails_in_no_way(broken: str) -> None:
-    formatting.tree(broken)
+def test_what_is_no_json_fails_in_no_way(subtests: pytest.Subtests) -> None:
+    for broken in ("", "{", '{"a"', "[1,", "}", '"', ",,", '{"a":'):
+        with subtests.test(broken=broken):
+            formatting.tree(broken)
 
 
 def test_characters_that_a_browser_obeys_are_shown_as_escapes() -> None:
@@ -77,11 +77,19 @@ def test_a_link_encodes_all_of_a_name() -> None:
     assert links.to("jobs", topic="t", cursor="", state=None) == "/queue/jobs?topic=t"
 
 
-@pytest.mark.parametrize(
-    "address", ["https://evil.example/", "//evil.example", "/\\evil", "javascript:alert(1)", "", "/other", "/queue/\n"]
-)
-def test_nobody_is_sent_to_another_site(address: str) -> None:
-    assert Links("/queue").own(address) == "/queue/"
+def test_nobody_is_sent_to_another_site(subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil",
+        "javascript:alert(1)",
+        "",
+        "/other",
+        "/queue/\n",
+    ]
+    for address in cases:
+        with subtests.test(address=address):
+            assert Links("/queue").own(address) == "/queue/"
 
 
 def test_an_address_of_the_console_is_kept() -> None:

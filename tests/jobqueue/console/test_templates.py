@@ -16,24 +16,27 @@ _OWN = re.compile(r"\{\{ (to|asset)\(.*\) \}\}|#\w+|\{\{ back \}\}(#f-\{\{ field
 TEMPLATES = sorted((ROOM / "templates").rglob("*.html"))
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_a_template_puts_values_only_where_they_can_do_nothing(path: Path) -> None:
-    text = path.read_text()
-    assert "|safe" not in text.replace(" ", "") and "autoescape" not in text
-    assert not re.search(r"\sstyle\s*=|\son\w+\s*=|javascript:|<style|srcdoc", text)
-    assert not re.search(r"=\{\{|=\{%", text), "an attribute without quotes"
-    assert all(tag.startswith('<script src="{{ asset(') for tag in re.findall(r"<script[^>]*>", text))
-    assert not re.search(r"<script[^>]*>\s*\S[^<]*</script>", text)
-    links = re.findall(r'(?:href|action|formaction|src)="([^"]*)"', text)
-    assert all(
-        re.fullmatch(r"\{\{ (to|asset)\(.*\) \}\}|#\w+|\{\{ back \}\}(#f-\{\{ field \}\})?", link) for link in links
-    )
+def test_a_template_puts_values_only_where_they_can_do_nothing(subtests: pytest.Subtests) -> None:
+    for path in TEMPLATES:
+        with subtests.test(path=path):
+            text = path.read_text()
+            assert "|safe" not in text.replace(" ", "") and "autoescape" not in text
+            assert not re.search(r"\sstyle\s*=|\son\w+\s*=|javascript:|<style|srcdoc", text)
+            assert not re.search(r"=\{\{|=\{%", text), "an attribute without quotes"
+            assert all(tag.startswith('<script src="{{ asset(') for tag in re.findall(r"<script[^>]*>", text))
+            assert not re.search(r"<script[^>]*>\s*\S[^<]*</script>", text)
+            links = re.findall(r'(?:href|action|formaction|src)="([^"]*)"', text)
+            assert all(
+                re.fullmatch(r"\{\{ (to|asset)\(.*\) \}\}|#\w+|\{\{ back \}\}(#f-\{\{ field \}\})?", link)
+                for link in links
+            )
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_what_htmx_reads_carries_the_nonce(path: Path) -> None:
-    for tag in re.findall(r"<[a-z][^>]*\shx-[^>]*>", path.read_text()):
-        assert 'hx-nonce="{{ nonce }}"' in tag
+def test_what_htmx_reads_carries_the_nonce(subtests: pytest.Subtests) -> None:
+    for path in TEMPLATES:
+        with subtests.test(path=path):
+            for tag in re.findall(r"<[a-z][^>]*\shx-[^>]*>", path.read_text()):
+                assert 'hx-nonce="{{ nonce }}"' in tag
 
 
 def test_no_script_is_deferred() -> None:

@@ -26,9 +26,8 @@ def test_a_url_names_a_kind_of_database_and_one_of_them(url: str, kind: str, nam
     assert (found.kind, found.path) == (kind, name)
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
+def test_another_url_is_refused_without_its_password(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("", "it is empty"),
         ("journal.db", "there are sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE"),
         ("redis://localhost", "not the URL of a journal: redis:***"),
@@ -47,13 +46,13 @@ def test_a_url_names_a_kind_of_database_and_one_of_them(url: str, kind: str, nam
         ("mariadb://u:secret/x@host/db", "the host or the port of mariadb://… cannot be read"),
         ("mysql://u:p@host:secret/db", "the host or the port of mysql://… cannot be read"),
         ("postgresql://u:secret]@host/db", "the host or the port of postgresql://… cannot be read"),
-    ],
-)
-def test_another_url_is_refused_without_its_password(url: str, said: str) -> None:
-    with pytest.raises(Refused) as refused:
-        address(url)
-    assert said in str(refused.value)
-    assert "secret" not in str(refused.value)
+    ]
+    for url, said in cases:
+        with subtests.test(url=url, said=said):
+            with pytest.raises(Refused) as refused:
+                address(url)
+            assert said in str(refused.value)
+            assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +78,8 @@ def test_a_missing_library_is_refused_with_its_extra(
         address(url)
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
+def test_passwords_are_not_shown(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("postgresql://u:p@h/db", "postgresql://u:***@h/db"),
         ("postgresql://u:a@b/c#d?e@h/db", "postgresql://u:***@h/db"),  # what should be encoded
         ("postgresql://:p@h/db", "postgresql://:***@h/db"),
@@ -94,11 +92,11 @@ def test_a_missing_library_is_refused_with_its_extra(
         ("postgresql://u@[::1]:5432/db", "postgresql://u@[::1]:5432/db"),
         ("sqlite:////data/journal.db", "sqlite:////data/journal.db"),
         ("sqlite:////data/a:b@c.db", "sqlite:////data/a:b@c.db"),
-    ],
-)
-def test_passwords_are_not_shown(url: str, shown: str) -> None:
-    assert without_password(url) == shown
-    assert has_password(url) is (url != shown)
+    ]
+    for url, shown in cases:
+        with subtests.test(url=url, shown=shown):
+            assert without_password(url) == shown
+            assert has_password(url) is (url != shown)
 
 
 @pytest.mark.parametrize("url", ["redis://localhost", "journal.db", ""])

@@ -35,9 +35,8 @@ def pop(field: str, value: Any) -> dict[str, Any]:
     return {"command": "pop", "topic": "t", field: value}
 
 
-@pytest.mark.parametrize(
-    ("command", "field", "end"),
-    [
+def test_the_refusal_of_a_value_ends_with_the_likely_mistake(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str, str]] = [
         (add("delay", "30"), "delay", "(10 years), not a string"),
         (add("delay", True), "delay", ", not a boolean"),
         (add("delay", [30]), "delay", ", not an array"),
@@ -93,13 +92,13 @@ def pop(field: str, value: Any) -> dict[str, Any]:
         ({"command": "peek", "topic": "t", "cursor": ""}, "cursor", "an earlier answer to this command gave"),
         ({"command": "finish", "id": "a", "lease": "12"}, "lease", ", not a string"),
         ({"command": "release", "id": "a", "attempt": "no"}, "attempt", ", not a string"),
-    ],
-)
-def test_the_refusal_of_a_value_ends_with_the_likely_mistake(command: dict[str, Any], field: str, end: str) -> None:
-    refused = refusal_of(command)
-    assert (refused.code, refused.field) == ("BAD_FIELD", field)
-    assert refused.message.startswith(f"{field} {params.must_be(field, command['command'])}")
-    assert refused.message.endswith(end)
+    ]
+    for command, field, end in cases:
+        with subtests.test(command=command, field=field, end=end):
+            refused = refusal_of(command)
+            assert (refused.code, refused.field) == ("BAD_FIELD", field)
+            assert refused.message.startswith(f"{field} {params.must_be(field, command['command'])}")
+            assert refused.message.endswith(end)
 
 
 @pytest.mark.parametrize("wrong", ["Command", "comand", "COMMAND", "cmd"])
@@ -114,9 +113,8 @@ def test_a_request_without_anything_like_a_command_lacks_one() -> None:
         assert refusal_of(request).message == "command is missing"
 
 
-@pytest.mark.parametrize(
-    ("field", "end"),
-    [
+def test_a_field_of_another_queue_is_refused_with_ours(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         *((each, "; a job that recurs is added by the command 'schedule'") for each in ("cron", "every", "repeat")),
         ("attempts", "; did you mean 'tries'?"),
         ("maxReceiveCount", "; did you mean 'tries'?"),
@@ -138,12 +136,12 @@ def test_a_request_without_anything_like_a_command_lacks_one() -> None:
         ("children", "; no job waits for another: the handler of the first adds the next"),
         ("dealy", "; did you mean 'delay'?"),
         ("lifo", "unknown field of add: 'lifo'"),
-    ],
-)
-def test_a_field_of_another_queue_is_refused_with_ours(field: str, end: str) -> None:
-    refused = refusal_of(add(field, 1))
-    assert (refused.code, refused.field) == ("UNKNOWN_FIELD", field)
-    assert refused.message.startswith(f"unknown field of add: {field!r}") and refused.message.endswith(end)
+    ]
+    for field, end in cases:
+        with subtests.test(field=field, end=end):
+            refused = refusal_of(add(field, 1))
+            assert (refused.code, refused.field) == ("UNKNOWN_FIELD", field)
+            assert refused.message.startswith(f"unknown field of add: {field!r}") and refused.message.endswith(end)
 
 
 def test_a_word_that_means_several_things_is_taken_as_the_command_can_mean_it() -> None:
@@ -159,16 +157,15 @@ def test_no_word_of_another_queue_is_one_of_ours_and_each_means_something_of_our
     assert not {*_OURS, *_AGAIN_AND_AGAIN, *_ONE_AFTER_ANOTHER} & fields["add"]
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
+def test_a_command_of_another_queue_is_refused_with_ours(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         *(("enqueue", "add"), ("push", "add"), ("put", "add"), ("ack", "finish"), ("nack", "release")),
         *(("reserve", "pop"), ("ReceiveMessage", "pop"), ("remove", "delete"), ("cancel", "delete")),
         *(("promote", "run"), ("obliterate", "purge")),
-    ],
-)
-def test_a_command_of_another_queue_is_refused_with_ours(name: str, ours: str) -> None:
-    assert refusal_of({"command": name}).message == f"unknown command: {name!r}; did you mean {ours!r}?"
+    ]
+    for name, ours in cases:
+        with subtests.test(name=name):
+            assert refusal_of({"command": name}).message == f"unknown command: {name!r}; did you mean {ours!r}?"
 
 
 def test_a_list_is_of_topics_or_of_jobs() -> None:

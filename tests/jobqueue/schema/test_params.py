@@ -21,9 +21,8 @@ def add(**fields: Any) -> Any:
     return reading.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ms"),
-    [
+def test_seconds_become_milliseconds_rounded_up(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[float, int]] = [
         (0, 0),
         (0.001, 1),
         (0.0011, 2),
@@ -32,10 +31,10 @@ def add(**fields: Any) -> Any:
         (1.005, 1005),
         (8.2, 8200),
         (315_360_000, 315_360_000_000),
-    ],
-)
-def test_seconds_become_milliseconds_rounded_up(seconds: float, ms: int) -> None:
-    assert params.ms(seconds) == ms
+    ]
+    for seconds, ms in cases:
+        with subtests.test(seconds=seconds, ms=ms):
+            assert params.ms(seconds) == ms
 
 
 @given(st.integers(0, 315_360_000_000))
@@ -122,9 +121,8 @@ def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
     assert reading.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
 
 
-@pytest.mark.parametrize(
-    ("command", "field", "values"),
-    [
+def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str, list[Any]]] = [
         ("peek", "state", ["", "finished", "deleted", "Ready", 2, ["ready"]]),
         ("purge", "state", ["", "finished", "deleted", "all", 2, True]),
         ("peek", "cursor", ["", 5, [1, 0], "x" * 1001]),
@@ -133,23 +131,28 @@ def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
         ("peek", "count", [0, 1001, -1, 1.5, "5"]),
         ("pause", "seconds", [0, -1, 0.0009, 315_360_001, "5", True]),
         ("topics", "pattern", ["", "[a]", "a b", "a\\", "a\n", "{jq}", "x" * 256, 5]),
-    ],
-)
-def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(command: str, field: str, values: list[Any]) -> None:
-    topic = {} if command == "topics" else {"topic": "t"}
-    for value in values:
-        refused = refusal(command=command, **topic, **{field: value})
-        assert (refused.code, refused.field) == ("BAD_FIELD", field), value
-        assert refused.message.startswith(f"{field} {params.must_be(field, command)}")
+    ]
+    for command, field, values in cases:
+        with subtests.test(command=command, field=field, values=values):
+            topic = {} if command == "topics" else {"topic": "t"}
+            for value in values:
+                refused = refusal(command=command, **topic, **{field: value})
+                assert (refused.code, refused.field) == ("BAD_FIELD", field), value
+                assert refused.message.startswith(f"{field} {params.must_be(field, command)}")
 
 
-@pytest.mark.parametrize(
-    ("command", "field"),
-    [("topics", "topic"), ("topics", "count"), ("pause", "delay"), ("resume", "seconds"), ("purge", "count")],
-)
-def test_a_field_that_a_topics_command_does_not_have_is_unknown(command: str, field: str) -> None:
-    topic = {} if command == "topics" else {"topic": "t"}
-    assert refusal(command=command, **{**topic, field: 1}).code == "UNKNOWN_FIELD"
+def test_a_field_that_a_topics_command_does_not_have_is_unknown(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
+        ("topics", "topic"),
+        ("topics", "count"),
+        ("pause", "delay"),
+        ("resume", "seconds"),
+        ("purge", "count"),
+    ]
+    for command, field in cases:
+        with subtests.test(command=command, field=field):
+            topic = {} if command == "topics" else {"topic": "t"}
+            assert refusal(command=command, **{**topic, field: 1}).code == "UNKNOWN_FIELD"
 
 
 def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
@@ -199,34 +202,33 @@ def test_names_are_the_same_together_as_one_by_one_and_as_the_description_has_th
     assert fields.are_names(names) == (all(described) and not any("%" in name for name in names))
 
 
-@pytest.mark.parametrize("byte", range(256))
-def test_each_byte_has_one_spelling(byte: int) -> None:
+def test_each_byte_has_one_spelling(subtests: pytest.Subtests) -> None:
     """As it is, or as `%XX`; but a colon may be written both ways in an id."""
-    plain, written = chr(byte) in fields.NAME_CHARACTERS, f"%{byte:02X}"
-    assert bool(fields.is_name(written)) is not plain
-    assert bool(fields.is_id(written)) is (not plain or byte == ord(":"))
-    for name, is_name in ((fields._NAME, fields.is_name), (fields._ID, fields.is_id)):
-        assert bool(re.search(name, written)) == bool(is_name(written))
-    assert written == written.lower() or not fields.is_id(written.lower())
+    for byte in range(256):
+        with subtests.test(byte=byte):
+            plain, written = chr(byte) in fields.NAME_CHARACTERS, f"%{byte:02X}"
+            assert bool(fields.is_name(written)) is not plain
+            assert bool(fields.is_id(written)) is (not plain or byte == ord(":"))
+            for name, is_name in ((fields._NAME, fields.is_name), (fields._ID, fields.is_id)):
+                assert bool(re.search(name, written)) == bool(is_name(written))
+            assert written == written.lower() or not fields.is_id(written.lower())
 
 
 def test_a_name_is_as_long_as_it_is_written() -> None:
     assert fields.is_name("%2A" * 85) and not fields.is_name("%2A" * 85 + "a")
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
+def test_a_pop_of_one_job_names_only_that(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "pop takes one of topic, topics and id"),
         ({"topic": "t", "id": "a"}, "pop takes one of topic, topics and id"),
         ({"topics": ["t"], "id": "a"}, "pop takes one of topic, topics and id"),
         ({"id": "a", "count": 1}, "pop takes no count and no wait with id"),
         ({"id": "a", "wait": 0}, "pop takes no count and no wait with id"),
-    ],
-)
-def test_a_pop_of_one_job_names_only_that(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(BadRequest, match=says):
-        reading.parse(json.dumps({"command": "pop", **fields}).encode(), 1000)
+    ]
+    for named, says in cases:
+        with subtests.test(named=named, says=says), pytest.raises(BadRequest, match=says):
+            reading.parse(json.dumps({"command": "pop", **named}).encode(), 1000)
 
 
 def _needed(kind: Any) -> dict[str, Any]:
@@ -300,9 +302,8 @@ def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: li
     assert [seen(each) for each in together] == [seen(read_by_itself(each)) for each in members]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
+def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
         '{"command":"add","topic":"t","body":1,"ttr":1,"TTR":1}',
         '{"command":"add","topic":"t","body":1,"at":1,"delay":1}',
         '{"command":"add","topic":"t","body":1,"at":99999999999}',
@@ -313,14 +314,14 @@ def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: li
         f'{{"command":"add","topic":"t","body":"{"x" * 1999}"}}',
         f'{{"command":"add","topic":"t","body":{"[" * 501}{"]" * 501}}}',
         f'{{"command":"add","topic":"t","id":"{"x" * 256}","body":1}}',
-    ],
-)
-def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(bad: str) -> None:
-    good = '{"command":"add","topic":"t","id":"g","TTR":5,"body":1}'
-    read = reading.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
-    assert [isinstance(each, BadRequest) for each in read] == [False, False, False, True, False, False]
-    assert seen(read[3]) == seen(read_by_itself(bad, 2000))
-    assert {each.ttr for each in read if isinstance(each, params.Add)} == {5}
+    ]
+    for bad in cases:
+        with subtests.test(bad=bad):
+            good = '{"command":"add","topic":"t","id":"g","TTR":5,"body":1}'
+            read = reading.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
+            assert [isinstance(each, BadRequest) for each in read] == [False, False, False, True, False, False]
+            assert seen(read[3]) == seen(read_by_itself(bad, 2000))
+            assert {each.ttr for each in read if isinstance(each, params.Add)} == {5}
 
 
 @pytest.mark.parametrize("key", ['"command"', '"\\u0063ommand"'])
@@ -340,9 +341,8 @@ def test_bodies_may_say_command_as_often_as_they_like() -> None:
     assert [type(each).__name__ for each in read] == ["Add", "UnknownCommand"]
 
 
-@pytest.mark.parametrize(
-    ("members", "field"),
-    [
+def test_of_two_faults_the_first_is_reported_by_itself_and_in_an_array(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ('"id":"a b","topic":"t t","body":1', "id"),
         ('"topic":"t t","id":"a b","body":1', "topic"),
         ('"id":"a b","delay":-1,"topic":"t","body":1', "id"),
@@ -354,15 +354,15 @@ def test_bodies_may_say_command_as_often_as_they_like() -> None:
         ('"id":"a b","body":1', "id"),  # and no topic
         ('"id":5,"topic":"t t","body":1', "id"),
         ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a fault of one field goes before one of two
-    ],
-)
-def test_of_two_faults_the_first_is_reported_by_itself_and_in_an_array(members: str, field: str) -> None:
-    command = f'{{"command":"add",{members}}}'
-    refused = read_by_itself(command)
-    assert isinstance(refused, BadRequest) and refused.field == field
-    for number in (1, 9):
-        array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
-        assert [seen(each) for each in array] == [seen(refused)] * number
+    ]
+    for members, field in cases:
+        with subtests.test(members=members, field=field):
+            command = f'{{"command":"add",{members}}}'
+            refused = read_by_itself(command)
+            assert isinstance(refused, BadRequest) and refused.field == field
+            for number in (1, 9):
+                array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+                assert [seen(each) for each in array] == [seen(refused)] * number
 
 
 @pytest.mark.parametrize("members", ['"body":1e999', '"body":1,"delay":1,"at":1', '"body":1e999,"x":2'])

@@ -23,9 +23,8 @@ def test_a_simple_head_has_a_length_and_an_id() -> None:
     assert read(SIMPLE.replace(b"7", b"0")) == Head(0, "", b"")
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
+def test_a_field_that_is_not_simple(subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
         *("Transfer-Encoding: identity", "content-encoding: gzip", "Expect: x", "UPGRADE: h2c", "Connection: close"),
         *("Proxy-Connection: keep-alive", "Connection: keep-alive, x", "Sec-WebSocket-Key1: x", "Host: u", "host: t"),
         *("Origin: http://t", "origin: null", "Sec-Fetch-Site: cross-site", "sec-fetch-site: none"),
@@ -44,17 +43,19 @@ def test_a_simple_head_has_a_length_and_an_id() -> None:
         ),
         *("X", "X_: a", ": a", " X: a", "\tX: a", "X: a\nY: b", "X: \0", "", "x" * 65 + ": a", "X: " + "x" * 5000),
         "\r\n".join(f"X-{number}: a" for number in range(63)),
-    ],
-)
-def test_a_field_that_is_not_simple(field: str) -> None:
-    line = field.encode() + b"\r\n"
-    for head in (FIRST + line + SIMPLE[len(FIRST) :], SIMPLE[:-2] + line + b"\r\n"):
-        assert len(head) > fast_path.LONGEST_HEAD or read(head) is None
+    ]
+    for field in cases:
+        with subtests.test(field=field):
+            line = field.encode() + b"\r\n"
+            for head in (FIRST + line + SIMPLE[len(FIRST) :], SIMPLE[:-2] + line + b"\r\n"):
+                assert len(head) > fast_path.LONGEST_HEAD or read(head) is None
 
 
-@pytest.mark.parametrize("length", ["+7", "-7", "07", "0x7", "7,7", "7_0", "seven", "7 7", "1" * 16, "\u0667"])
-def test_a_length_that_is_not_simple(length: str) -> None:
-    assert read(SIMPLE.replace(b"7", length.encode())) is None
+def test_a_length_that_is_not_simple(subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["+7", "-7", "07", "0x7", "7,7", "7_0", "seven", "7 7", "1" * 16, "\u0667"]
+    for length in cases:
+        with subtests.test(length=length):
+            assert read(SIMPLE.replace(b"7", length.encode())) is None
 
 
 def test_host_and_length_are_required_and_a_get_is_not_simple() -> None:
@@ -69,11 +70,20 @@ def test_any_part_of_a_simple_head_may_become_one() -> None:
     assert all(begun(head[:end]) for end in range(len(head)))
 
 
-@pytest.mark.parametrize(
-    "part", [b"P ", b"GET", b"POST /command HTTP/1.0", b"\r", FIRST + b"\0", FIRST + b"X-A: \r", FIRST + b" X", SIMPLE]
-)
-def test_what_cannot_become_a_simple_head_is_not_waited_for(part: bytes) -> None:
-    assert not begun(part)
+def test_what_cannot_become_a_simple_head_is_not_waited_for(subtests: pytest.Subtests) -> None:
+    cases: list[bytes] = [
+        b"P ",
+        b"GET",
+        b"POST /command HTTP/1.0",
+        b"\r",
+        FIRST + b"\0",
+        FIRST + b"X-A: \r",
+        FIRST + b" X",
+        SIMPLE,
+    ]
+    for part in cases:
+        with subtests.test(part=part):
+            assert not begun(part)
 
 
 def test_a_head_is_not_waited_for_without_limit() -> None:

@@ -14,9 +14,11 @@ def test_this_host_is_let_in_by_the_default(host: str) -> None:
     assert allows(LOCAL, (host, 4000))
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "128.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1%eth0", "", "localhost"])
-def test_others_are_not(host: str) -> None:
-    assert not allows(LOCAL, (host, 4000))
+def test_others_are_not(subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["10.0.0.1", "128.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1%eth0", "", "localhost"]
+    for host in cases:
+        with subtests.test(host=host):
+            assert not allows(LOCAL, (host, 4000))
 
 
 @pytest.mark.parametrize("peer", [None, "", b"", "/run/socket", ()])

@@ -47,9 +47,8 @@ def test_a_percent_sign_that_escapes_nothing_stays() -> None:
     assert Parameters(b"a=100%&b=%zz&c=%4").text("a") == "100%"
 
 
-@pytest.mark.parametrize(
-    ("raw", "number"),
-    [
+def test_an_integer_has_digits_a_sign_and_blanks_around_it(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, int | None]] = [
         ("0", 0),
         ("-1", -1),
         ("%2B7", 7),
@@ -60,18 +59,31 @@ def test_a_percent_sign_that_escapes_nothing_stays() -> None:
         (str(-(2**63)), -(2**63)),
         ("", None),
         ("+++", None),
-    ],
-)
-def test_an_integer_has_digits_a_sign_and_blanks_around_it(raw: str, number: int | None) -> None:
-    assert Parameters(f"n={raw}").integer("n") == number
+    ]
+    for raw, number in cases:
+        with subtests.test(raw=raw, number=number):
+            assert Parameters(f"n={raw}").integer("n") == number
 
 
-@pytest.mark.parametrize(
-    "raw", ["x", "1.5", "1e3", "0x10", "1_000", "1+000", "--1", "%D9%A1", str(2**63), "9" * 5000, "-", "%ff", "1%00"]
-)
-def test_any_other_integer_is_refused(raw: str) -> None:
-    with pytest.raises(BadField):
-        Parameters(f"n={raw}").integer("n")
+def test_any_other_integer_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
+        "x",
+        "1.5",
+        "1e3",
+        "0x10",
+        "1_000",
+        "1+000",
+        "--1",
+        "%D9%A1",
+        str(2**63),
+        "9" * 5000,
+        "-",
+        "%ff",
+        "1%00",
+    ]
+    for raw in cases:
+        with subtests.test(raw=raw), pytest.raises(BadField):
+            Parameters(f"n={raw}").integer("n")
 
 
 def test_an_integer_has_a_range() -> None:

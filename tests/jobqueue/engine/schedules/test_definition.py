@@ -49,16 +49,14 @@ def test_the_same_definition_is_kept_as_the_same_bytes_in_whichever_words() -> N
     assert kept(every=60, TTR=5) == kept(every=60, ttr=5)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_another_definition_is_kept_as_other_bytes(subtests: pytest.Subtests) -> None:
+    cases: list[dict[str, Any]] = [
         *({"every": 61}, {"every": 60, "start": 5}, {"cron": "* * * * *"}, {"every": 60, "paused": True}),
         *({"every": 60, "tries": 16}, {"every": 60, "body": {"a": 2}}, {"every": 60, "topic": "u"}),
-    ],
-    ids=str,
-)
-def test_another_definition_is_kept_as_other_bytes(other: dict[str, Any]) -> None:
-    assert kept(**other) != kept(every=60)
+    ]
+    for other in cases:
+        with subtests.test(other=other):
+            assert kept(**other) != kept(every=60)
 
 
 def test_an_occurrence_has_the_options_and_leaves_the_others_to_the_policies() -> None:
@@ -67,9 +65,8 @@ def test_an_occurrence_has_the_options_and_leaves_the_others_to_the_policies() -
     assert (add.tries, add.tags, add.ttr, add.priority, add.ttl) == (3, ["x"], None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("cron", "end"),
-    [
+def test_the_refusal_of_a_calendar_names_what_is_wrong(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("@daily", "; this one has 1 field"),
         ("* * * *", "; this one has 4 fields"),
         ("0 * * * * * 2026", "; this one has 7 fields"),
@@ -83,33 +80,34 @@ def test_an_occurrence_has_the_options_and_leaves_the_others_to_the_policies() -
         ("0 0 * * MON#6", "; its day-of-week is not possible"),
         ("5-1 * * * *", "; its minute is not possible"),
         ("*/0 * * * *", "; its minute is not possible"),
-    ],
-)
-def test_the_refusal_of_a_calendar_names_what_is_wrong(cron: str, end: str) -> None:
-    refused = refusal(cron=cron)
-    assert (refused.code, refused.field) == ("BAD_FIELD", "cron")
-    assert refused.message.startswith("cron must be the five fields of a cron expression, or six with seconds first")
-    assert refused.message.endswith(end)
+    ]
+    for cron, end in cases:
+        with subtests.test(cron=cron, end=end):
+            refused = refusal(cron=cron)
+            assert (refused.code, refused.field) == ("BAD_FIELD", "cron")
+            assert refused.message.startswith(
+                "cron must be the five fields of a cron expression, or six with seconds first"
+            )
+            assert refused.message.endswith(end)
 
 
-@pytest.mark.parametrize(
-    ("zone", "meant"),
-    [
+def test_a_time_zone_that_there_is_not_is_refused_with_the_one_that_was_meant(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         *(("europe/berlin", "Europe/Berlin"), ("Berlin", "Europe/Berlin"), ("New York", "America/New_York")),
         *(("Europe/Berlni", "Europe/Berlin"), ("Asia/Calcuta", "Asia/Calcutta"), ("utc", "UTC"), (" CET", "CET")),
-    ],
-)
-def test_a_time_zone_that_there_is_not_is_refused_with_the_one_that_was_meant(zone: str, meant: str) -> None:
-    refused = refusal(cron="* * * * *", zone=zone)
-    assert (refused.code, refused.field) == ("BAD_FIELD", "zone")
-    assert refused.message.endswith(f"such as Europe/Berlin; did you mean {meant!r}?")
+    ]
+    for zone, meant in cases:
+        with subtests.test(zone=zone, meant=meant):
+            refused = refusal(cron="* * * * *", zone=zone)
+            assert (refused.code, refused.field) == ("BAD_FIELD", "zone")
+            assert refused.message.endswith(f"such as Europe/Berlin; did you mean {meant!r}?")
 
 
-@pytest.mark.parametrize(
-    "zone", ["CEST", "GMT+2", "localtime", "posix/Europe/Berlin", "right/UTC", "Europe", "", "../UTC"]
-)
-def test_a_time_zone_that_machines_differ_in_or_nobody_knows_is_refused(zone: str) -> None:
-    assert refusal(cron="* * * * *", zone=zone).message.endswith(f"; there is no {zone!r}")
+def test_a_time_zone_that_machines_differ_in_or_nobody_knows_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["CEST", "GMT+2", "localtime", "posix/Europe/Berlin", "right/UTC", "Europe", "", "../UTC"]
+    for zone in cases:
+        with subtests.test(zone=zone):
+            assert refusal(cron="* * * * *", zone=zone).message.endswith(f"; there is no {zone!r}")
 
 
 def test_all_zones_of_the_database_are_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,12 +33,12 @@ def minutes(plan: Plan) -> list[float]:
     return [(time.ms - BEGUN) / MINUTE_MS for time in plan.times]
 
 
-@pytest.mark.parametrize("catch_up", ["none", "last", "all"])
-@pytest.mark.parametrize("late_ms", [0, 1, 999, MINUTE_MS - 1])
-async def test_in_time_there_is_one_occurrence_due_at_its_time_and_then_the_next(catch_up: str, late_ms: int) -> None:
-    plan = await planned(BEGUN + MINUTE_MS, BEGUN + MINUTE_MS + late_ms, catch_up=catch_up)
-    assert [tuple(time) for time in plan.times] == [(BEGUN + MINUTE_MS, BEGUN + MINUTE_MS)]
-    assert (plan.next, plan.missed, plan.skips) == (BEGUN + 2 * MINUTE_MS, 0, False)
+async def test_in_time_there_is_one_occurrence_due_at_its_time_and_then_the_next(subtests: pytest.Subtests) -> None:
+    for catch_up, late_ms in itertools.product(("none", "last", "all"), (0, 1, 999, MINUTE_MS - 1)):
+        with subtests.test(catch_up=catch_up, late_ms=late_ms):
+            plan = await planned(BEGUN + MINUTE_MS, BEGUN + MINUTE_MS + late_ms, catch_up=catch_up)
+            assert [tuple(time) for time in plan.times] == [(BEGUN + MINUTE_MS, BEGUN + MINUTE_MS)]
+            assert (plan.next, plan.missed, plan.skips) == (BEGUN + 2 * MINUTE_MS, 0, False)
 
 
 @pytest.mark.parametrize(

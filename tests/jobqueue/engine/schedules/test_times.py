@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -47,23 +48,23 @@ def expected(expression: str, zone: str, day: str) -> list[datetime]:
     return CalendarOracle(expression, zone).between(*around(zone, day))
 
 
-@pytest.mark.parametrize(("zone", "day"), CHANGES)
-@pytest.mark.parametrize("expression", [*BY_ELAPSED_TIME, *BY_WALL_CLOCK])
 def test_a_calendar_goes_through_a_change_of_the_clock_without_missing_or_repeating_a_time(
-    expression: str, zone: str, day: str
+    subtests: pytest.Subtests,
 ) -> None:
-    assert list(until(Cron(expression, zone), *around(zone, day))) == expected(expression, zone, day)
+    for (zone, day), expression in itertools.product(CHANGES, (*BY_ELAPSED_TIME, *BY_WALL_CLOCK)):
+        with subtests.test(zone=zone, day=day, expression=expression):
+            assert list(until(Cron(expression, zone), *around(zone, day))) == expected(expression, zone, day)
 
 
-@pytest.mark.parametrize(("zone", "day"), CHANGES)
-@pytest.mark.parametrize("expression", [*BY_ELAPSED_TIME, *BY_WALL_CLOCK])
-def test_the_next_time_is_the_same_from_any_moment_before_it(expression: str, zone: str, day: str) -> None:
+def test_the_next_time_is_the_same_from_any_moment_before_it(subtests: pytest.Subtests) -> None:
     """In a gap and in either pass of a repeated hour too."""
-    calendar, times = Cron(expression, zone), [in_ms(each) for each in expected(expression, zone, day)]
-    begin_ms = in_ms(around(zone, day)[0])
-    for now_ms in range(begin_ms + 3_600_000, begin_ms + 5 * 3_600_000, 599_999):  # from midnight until about 4
-        if later := [each for each in times if each > now_ms]:
-            assert next(calendar.after(now_ms)) == later[0]
+    for (zone, day), expression in itertools.product(CHANGES, (*BY_ELAPSED_TIME, *BY_WALL_CLOCK)):
+        with subtests.test(zone=zone, day=day, expression=expression):
+            calendar, times = Cron(expression, zone), [in_ms(each) for each in expected(expression, zone, day)]
+            begin_ms = in_ms(around(zone, day)[0])
+            for now_ms in range(begin_ms + 3_600_000, begin_ms + 5 * 3_600_000, 599_999):  # from midnight until about 4
+                if later := [each for each in times if each > now_ms]:
+                    assert next(calendar.after(now_ms)) == later[0]
 
 
 def _fields(least: int, most: int) -> st.SearchStrategy[str]:
@@ -81,14 +82,15 @@ def test_any_calendar_is_as_a_look_at_each_minute_finds_it(
     assert list(until(Cron(expression, change[0]), *around(*change))) == expected(expression, *change)
 
 
-@pytest.mark.parametrize(("zone", "day", "expression", "clocks"), ON_THE_DAY)
-def test_on_the_day_of_a_change(zone: str, day: str, expression: str, clocks: list[str]) -> None:
-    midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone))
-    end = (midnight + timedelta(days=1)).astimezone(UTC) - timedelta(seconds=1)
-    found = until(Cron(expression, zone), midnight.astimezone(UTC) - timedelta(seconds=1), end)
-    assert [each.astimezone(ZoneInfo(zone)).isoformat(timespec="minutes") for each in found] == [
-        f"{day}T{clock}" for clock in clocks
-    ]
+def test_on_the_day_of_a_change(subtests: pytest.Subtests) -> None:
+    for zone, day, expression, clocks in ON_THE_DAY:
+        with subtests.test(zone=zone, day=day, expression=expression):
+            midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone))
+            end = (midnight + timedelta(days=1)).astimezone(UTC) - timedelta(seconds=1)
+            found = until(Cron(expression, zone), midnight.astimezone(UTC) - timedelta(seconds=1), end)
+            assert [each.astimezone(ZoneInfo(zone)).isoformat(timespec="minutes") for each in found] == [
+                f"{day}T{clock}" for clock in clocks
+            ]
 
 
 @pytest.mark.parametrize(
@@ -111,17 +113,17 @@ def test_half_an_hour_is_no_reason_to_pass_over_a_time(day: str, expression: str
     ]
 
 
-@pytest.mark.parametrize("expression", ["*/7 * * * * *", "30,5 59 1 * * *", "0 */20 * * * *", "59 * 2 * * SUN"])
-@pytest.mark.parametrize(("zone", "day"), CHANGES)
-def test_a_calendar_with_seconds_counts_elapsed_time(expression: str, zone: str, day: str) -> None:
-    begin = around(zone, day)[0] + timedelta(hours=1, minutes=30)
-    span = begin, begin + timedelta(hours=3)
-    assert list(until(Cron(expression, zone), *span)) == CalendarOracle(expression, zone).between(*span)
+def test_a_calendar_with_seconds_counts_elapsed_time(subtests: pytest.Subtests) -> None:
+    expressions: list[str] = ["*/7 * * * * *", "30,5 59 1 * * *", "0 */20 * * * *", "59 * 2 * * SUN"]
+    for expression, (zone, day) in itertools.product(expressions, CHANGES):
+        with subtests.test(expression=expression, zone=zone, day=day):
+            begin = around(zone, day)[0] + timedelta(hours=1, minutes=30)
+            span = begin, begin + timedelta(hours=3)
+            assert list(until(Cron(expression, zone), *span)) == CalendarOracle(expression, zone).between(*span)
 
 
-@pytest.mark.parametrize(
-    ("expression", "days"),
-    [
+def test_days_have_names_and_ordinal_numbers(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[str]]] = [
         ("0 9 L * *", ["01-31", "02-28", "03-31", "04-30"]),
         ("0 9 LW * *", ["01-30", "02-27", "03-31", "04-30"]),
         ("0 9 * * FRI#1", ["01-02", "02-06", "03-06", "04-03"]),
@@ -132,13 +134,13 @@ def test_a_calendar_with_seconds_counts_elapsed_time(expression: str, zone: str,
         ("0 9 */13 * FRI", ["02-27", "03-27", "05-01", "08-14"]),  # both
         ("0 9 1-7 JAN-FEB MON-WED", ["01-01", "01-02", "01-03", "01-04"]),
         ("0 9 29 FEB *", []),  # not in 2026
-    ],
-)
-def test_days_have_names_and_ordinal_numbers(expression: str, days: list[str]) -> None:
-    year = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 12, 31, tzinfo=UTC)
-    found = list(until(Cron(expression, "UTC"), *year))
-    assert found == CalendarOracle(expression, "UTC").between(*year)
-    assert [f"{each:%m-%d}" for each in found[: len(days)]] == days
+    ]
+    for expression, days in cases:
+        with subtests.test(expression=expression, days=days):
+            year = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 12, 31, tzinfo=UTC)
+            found = list(until(Cron(expression, "UTC"), *year))
+            assert found == CalendarOracle(expression, "UTC").between(*year)
+            assert [f"{each:%m-%d}" for each in found[: len(days)]] == days
 
 
 def test_the_29th_of_february_is_waited_for() -> None:
@@ -166,9 +168,8 @@ def test_an_interval_does_not_drift(every_ms: int, start_ms: int, later_ms: int)
         assert now_ms < found[0] <= now_ms + every_ms
 
 
-@pytest.mark.parametrize(
-    ("expression", "says"),
-    [
+def test_what_cannot_be_read_or_never_comes_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("* * * *", "Wrong number of fields"),
         ("60 * * * *", "Bad minute"),
         ("* 24 * * *", "Bad hour"),
@@ -178,14 +179,14 @@ def test_an_interval_does_not_drift(every_ms: int, start_ms: int, later_ms: int)
         ("* * * * FRIL", "Bad day-of-week"),  # only 5L
         ("0 0 31 2 *", "Bad day-of-month"),
         ("*/0 * * * *", "Bad minute"),
-    ],
-)
-def test_what_cannot_be_read_or_never_comes_is_refused(expression: str, says: str) -> None:
-    with pytest.raises(BadCron, match=says):
-        Cron(expression, "UTC")
+    ]
+    for expression, says in cases:
+        with subtests.test(expression=expression, says=says), pytest.raises(BadCron, match=says):
+            Cron(expression, "UTC")
 
 
-@pytest.mark.parametrize("name", ["", "Europe", "Europe/Atlantis", "../etc/passwd", "/etc/localtime", "a\0b"])
-def test_a_time_zone_that_there_is_not_is_a_key_error(name: str) -> None:
-    with pytest.raises(KeyError):
-        zone_of(name)
+def test_a_time_zone_that_there_is_not_is_a_key_error(subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["", "Europe", "Europe/Atlantis", "../etc/passwd", "/etc/localtime", "a\0b"]
+    for name in cases:
+        with subtests.test(name=name), pytest.raises(KeyError):
+            zone_of(name)

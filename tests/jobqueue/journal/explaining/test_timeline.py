@@ -116,11 +116,10 @@ OF_EACH_VERB = [
 ]
 
 
-@pytest.mark.parametrize(("before", "event", "expected"), OF_EACH_VERB)
-def test_each_verb_has_its_words(
-    before: dict[str, int], event: tuple[int, ...], expected: tuple[str, str, str]
-) -> None:
-    assert shown(last(Life(**before).told(*event))) == expected  # type: ignore[arg-type]  # any number is a verb here
+def test_each_verb_has_its_words(subtests: pytest.Subtests) -> None:
+    for before, event, expected in OF_EACH_VERB:
+        with subtests.test(before=before, event=event, expected=expected):
+            assert shown(last(Life(**before).told(*event))) == expected  # type: ignore[arg-type]  # any number is a verb here
 
 
 def test_the_verbs_that_are_missing_above_have_tests_of_their_own() -> None:
@@ -263,9 +262,8 @@ def meanwhile(**known: object) -> Meanwhile:
     return Meanwhile(us(0), us(10), **known)  # type: ignore[arg-type]  # by name
 
 
-@pytest.mark.parametrize(
-    ("known", "words"),
-    [
+def test_waiting_is_explained_by_what_is_known(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, object], str]] = [
         ({}, ""),
         ({"is_gap": True, "delivered": 5}, "why is not known, events of that time are missing"),
         ({"delivered": 1, "pauses": []}, "1 job of the topic went before it, no pause"),
@@ -293,7 +291,7 @@ def meanwhile(**known: object) -> Meanwhile:
             {"delivered": 0, "known_until": us(8), "pauses": []},
             "no job of the topic was delivered until 12:00:08.000: nobody popped it, no pause",
         ),
-    ],
-)
-def test_waiting_is_explained_by_what_is_known(known: dict[str, object], words: str) -> None:
-    assert why(meanwhile(**known)) == words
+    ]
+    for known, words in cases:
+        with subtests.test(known=known, words=words):
+            assert why(meanwhile(**known)) == words

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from jobqueue.dialect_settings import Beanstalkd
@@ -46,10 +48,10 @@ def requests(stream: bytes, piece: int) -> list[Request]:
     return found
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 7, 10_000])
-@pytest.mark.parametrize("stream", STREAMS)
-def test_requests_are_the_same_however_their_bytes_come(stream: bytes, piece: int) -> None:
-    assert requests(stream, piece)[: len(STREAMS[stream])] == STREAMS[stream]
+def test_requests_are_the_same_however_their_bytes_come(subtests: pytest.Subtests) -> None:
+    for piece, stream in itertools.product((1, 2, 3, 7, 10_000), STREAMS):
+        with subtests.test(piece=piece, stream=stream):
+            assert requests(stream, piece)[: len(STREAMS[stream])] == STREAMS[stream]
 
 
 @pytest.mark.parametrize("part", [b"put 1 0 60 5\r\n", b"put 1 0 60 50\r\nabc", b"x" * 300, b"dele"])
@@ -88,9 +90,11 @@ def test_a_topic_that_would_break_a_document_stays_escaped(name: str) -> None:
     assert Names("").tube(name) == name
 
 
-@pytest.mark.parametrize("name", [b"", b"-a", b"a b", b"a" * 201, b"a%", "é".encode(), b"a\0", b"a:b"])
-def test_other_names_are_not_those_of_tubes(name: bytes) -> None:
-    assert not is_tube(name)
+def test_other_names_are_not_those_of_tubes(subtests: pytest.Subtests) -> None:
+    cases: list[bytes] = [b"", b"-a", b"a b", b"a" * 201, b"a%", "é".encode(), b"a\0", b"a:b"]
+    for name in cases:
+        with subtests.test(name=name):
+            assert not is_tube(name)
 
 
 def test_tubes_that_nobody_uses_are_forgotten() -> None:
@@ -106,25 +110,26 @@ def test_tubes_that_nobody_uses_are_forgotten() -> None:
     assert not any((*tubes, tubes.deletes, tubes.using, tubes.watching))
 
 
-@pytest.mark.parametrize(
-    ("priority", "level"),
-    [
+def test_priorities_have_levels_and_come_back_exactly(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[int, int]] = [
         *((0, 9), (1, 8), (2, 7), (9, 7), (10, 6), (100, 5), (1023, 5), (1024, 4), (65535, 4), (65536, 3)),
         *((2**20, 2), (2**31 - 1, 2), (2**31, 1), (2**32 - 2, 1), (2**32 - 1, 0)),
-    ],
-)
-def test_priorities_have_levels_and_come_back_exactly(priority: int, level: int) -> None:
-    assert priorities.level(LEVELS, priority) == level
-    for delay in (0, 315_360_000):
-        note = priorities.written(LEVELS, level, priority, delay)
-        assert priorities.read(LEVELS, level, note) == (priority, delay)
+    ]
+    for priority, level in cases:
+        with subtests.test(priority=priority, level=level):
+            assert priorities.level(LEVELS, priority) == level
+            for delay in (0, 315_360_000):
+                note = priorities.written(LEVELS, level, priority, delay)
+                assert priorities.read(LEVELS, level, note) == (priority, delay)
 
 
-@pytest.mark.parametrize("priority", [0, 1, 2, 10, 100, 1024, 65536, 1048576, 2147483648, 4294967295])
-def test_the_first_priority_of_a_level_needs_no_note(priority: int) -> None:
-    level = priorities.level(LEVELS, priority)
-    assert priorities.written(LEVELS, level, priority, 0) == b""
-    assert priorities.first(LEVELS, level) == priority
+def test_the_first_priority_of_a_level_needs_no_note(subtests: pytest.Subtests) -> None:
+    cases: list[int] = [0, 1, 2, 10, 100, 1024, 65536, 1048576, 2147483648, 4294967295]
+    for priority in cases:
+        with subtests.test(priority=priority):
+            level = priorities.level(LEVELS, priority)
+            assert priorities.written(LEVELS, level, priority, 0) == b""
+            assert priorities.first(LEVELS, level) == priority
 
 
 def test_the_notes_of_other_dialects_are_kept_and_mean_nothing_here() -> None:

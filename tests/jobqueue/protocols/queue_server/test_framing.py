@@ -41,16 +41,17 @@ def something(seed: random.Random, depth: int = 0) -> object:
     return {str(something(seed, 3)): something(seed, depth + 1) for _ in range(seed.randrange(4))}
 
 
-@pytest.mark.parametrize("number", range(300))
-def test_any_cut_of_any_sequence_gives_the_same_objects(number: int) -> None:
-    seed = random.Random(number)
-    sent = [
-        json.dumps({"action": 1, "x": something(seed)}, ensure_ascii=seed.random() < 0.5).encode()
-        for _ in range(seed.randrange(1, 6))
-    ]
-    data = b"".join(each + seed.choice([b"", b"", b"\n", b"\r\n ", b"\t"]) for each in sent)
-    assert objects(1 << 20, *cut(data, seed)) == sent
-    assert objects(1 << 20, *(data[at : at + 1] for at in range(len(data)))) == sent
+def test_any_cut_of_any_sequence_gives_the_same_objects(subtests: pytest.Subtests) -> None:
+    for number in range(300):
+        with subtests.test(number=number):
+            seed = random.Random(number)
+            sent = [
+                json.dumps({"action": 1, "x": something(seed)}, ensure_ascii=seed.random() < 0.5).encode()
+                for _ in range(seed.randrange(1, 6))
+            ]
+            data = b"".join(each + seed.choice([b"", b"", b"\n", b"\r\n ", b"\t"]) for each in sent)
+            assert objects(1 << 20, *cut(data, seed)) == sent
+            assert objects(1 << 20, *(data[at : at + 1] for at in range(len(data)))) == sent
 
 
 def test_braces_in_strings_and_behind_escapes_do_not_count() -> None:
@@ -73,10 +74,11 @@ def test_blanks_do_not_pile_up() -> None:
     assert not received
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.1", b"[]", b'"', b"}", b"\0{}", b"\xef\xbb\xbf{}", b"{} x"])
-def test_what_does_not_begin_with_a_brace_is_no_request(data: bytes) -> None:
-    with pytest.raises(NoObject):
-        objects(100, data)
+def test_what_does_not_begin_with_a_brace_is_no_request(subtests: pytest.Subtests) -> None:
+    cases: list[bytes] = [b"GET / HTTP/1.1", b"[]", b'"', b"}", b"\0{}", b"\xef\xbb\xbf{}", b"{} x"]
+    for data in cases:
+        with subtests.test(data=data), pytest.raises(NoObject):
+            objects(100, data)
 
 
 def test_an_object_may_be_as_long_as_allowed() -> None:

@@ -41,9 +41,8 @@ async def test_r12_what_expired_unseen_is_still_delivered_once(served: Served, t
     assert (await tcp.ask(action=2, queue="q", wait=1.2))["code"] == 0
 
 
-@pytest.mark.parametrize(
-    ("ttl", "retry", "ttr", "tries"),
-    [
+async def test_r12_what_retry_and_ttl_become(subtests: pytest.Subtests, served: Served, tcp: Tcp) -> None:
+    cases: list[tuple[int | None, int, int, int]] = [
         (10, 0, 0, 1),
         (10, 3, 3, 4),
         (10, 5, 5, 2),
@@ -53,16 +52,14 @@ async def test_r12_what_expired_unseen_is_still_delivered_once(served: Served, t
         (200_000, 100_000, 86_400, 2),
         (65_535, 1, 1, 65_535),
         (65_536, 1, 1, 0),
-    ],
-)
-async def test_r12_what_retry_and_ttl_become(
-    served: Served, tcp: Tcp, ttl: int | None, retry: int, ttr: int, tries: int
-) -> None:
-    due = now() + 1000
-    times = {} if ttl is None else {"ttl": due + ttl}
-    await tcp.ask(action=1, queue="q", data="x", delay=due, retry=retry, **times)
-    job = await served.native(command="get", id="#1")
-    assert (job["due"], job["ttr"], job["tries"], job["retention"]) == (due, ttr, tries, 0)
+    ]
+    for number, (ttl, retry, ttr, tries) in enumerate(cases, 1):
+        with subtests.test(ttl=ttl, retry=retry, ttr=ttr, tries=tries):
+            due = now() + 1000
+            times = {} if ttl is None else {"ttl": due + ttl}
+            await tcp.ask(action=1, queue="q", data="x", delay=due, retry=retry, **times)
+            job = await served.native(command="get", id=f"#{number}")
+            assert (job["due"], job["ttr"], job["tries"], job["retention"]) == (due, ttr, tries, 0)
 
 
 async def test_r12_without_retry_a_job_is_gone_when_it_is_consumed(served: Served, tcp: Tcp) -> None:
