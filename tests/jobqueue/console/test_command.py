@@ -14,9 +14,8 @@ from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load_of_console
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
+def test_a_wrong_option_is_refused_with_what_is_allowed(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[tuple[str, ...], str]] = [
         (("--name", "queue.example:8443"), "console_hosts: 'queue.example:8443' is not a host such as console.example"),
         (("--name", "https://queue.example"), "without a scheme and a port"),
         (("--base-path", "queue"), "console_base_path: 'queue' is not a path such as /queue"),
@@ -26,12 +25,12 @@ from jobqueue.settings import Settings, load_of_console
         (("--ca-file", "/nowhere"), "ca_file is for https URLs"),
         (("--token-file", "x"), "No such option"),
         (("--config", "/nowhere.toml"), "the settings file /nowhere.toml cannot be read"),
-    ],
-)
-def test_a_wrong_option_is_refused_with_what_is_allowed(typed: tuple[str, ...], said: str) -> None:
-    ran = CliRunner().invoke(console_command, typed)
-    assert ran.exit_code in (1, 2)
-    assert said in ran.output
+    ]
+    for typed, said in cases:
+        with subtests.test(typed=typed, said=said):
+            ran = CliRunner().invoke(console_command, typed)
+            assert ran.exit_code in (1, 2)
+            assert said in ran.output
 
 
 def test_a_console_that_cannot_listen_says_so() -> None:
