@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from buckets.pool.pool import Pool
 from buckets.record import lua_numbers, pack_front, pack_optional, unpack, unpack_all, unpack_optional
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, finish, get, is_stored, pop_one, popped_ids, state
 from tests.kit.waiting import tick_all
 
@@ -100,17 +102,21 @@ async def test_a_delivery_writes_into_the_record_what_the_popped_job_shows(pool:
     assert (popped.body, popped.backoff, popped.text(Tag.HEADERS)) == (FULL.body, FULL.backoff_ms, '{"trace":"1"}')
 
 
-@pytest.mark.parametrize("size", [0, 1, 60, 75, 80, 81, 127, 128, 129, 5_000])
-async def test_the_length_of_a_body_does_not_matter_to_a_move(pool: Pool, clock: HeldClock, size: int) -> None:
+async def test_the_length_of_a_body_does_not_matter_to_a_move(
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
+) -> None:
     """Scripts read the first 128 bytes of a record, and more only if they must."""
-    await add(pool, "a", body=b"x" * size, delay_ms=10, ttl_ms=60_000, backoff_ms=(5_000,) * 32)
-    clock.advance(10)
-    await tick_all(pool)
-    assert (await pop_one(pool)).body == b"x" * size
-    clock.advance(60_000)
-    await tick_all(pool)
-    job = await get(pool, "a")
-    assert (job.state, job.body, len(job.backoff)) == (State.DEAD, b"x" * size, 32)
+    for size in (0, 1, 60, 75, 80, 81, 127, 128, 129, 5_000):
+        with subtests.test(size=size):
+            pool = await new_pool()
+            await add(pool, "a", body=b"x" * size, delay_ms=10, ttl_ms=60_000, backoff_ms=(5_000,) * 32)
+            clock.advance(10)
+            await tick_all(pool)
+            assert (await pop_one(pool)).body == b"x" * size
+            clock.advance(60_000)
+            await tick_all(pool)
+            job = await get(pool, "a")
+            assert (job.state, job.body, len(job.backoff)) == (State.DEAD, b"x" * size, 32)
 
 
 @pytest.mark.parametrize("topic", ["t", "x" * 81, "x" * 255])
@@ -191,52 +197,56 @@ FOREIGN = {
 }
 
 
-@pytest.fixture(params=list(FOREIGN))
-def foreign(request: pytest.FixtureRequest) -> bytes:
-    return FOREIGN[request.param]
-
-
 async def set_aside(redis: Redis, pool: Pool) -> dict[bytes, bytes]:
     flat = await redis.read("HGETALL", pool.keys[0].aside)
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 async def test_a_foreign_record_in_a_bucket_is_set_aside_and_its_neighbours_fire(
-    redis: Redis, pool: Pool, clock: HeldClock, foreign: bytes
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    for job_id in "abc":
-        await add(pool, job_id, delay_ms=1_000)
-    await write(redis, pool, "b", foreign)
-    clock.advance(1_000)
-    await tick_all(pool)
-    assert sorted(await popped_ids(pool)) == ["a", "c"]
-    assert await set_aside(redis, pool) == {b"b": foreign}
-    assert await pool.get("b") is None
+    for name, foreign in FOREIGN.items():
+        with subtests.test(name=name):
+            pool = await new_pool()
+            for job_id in "abc":
+                await add(pool, job_id, delay_ms=1_000)
+            await write(redis, pool, "b", foreign)
+            clock.advance(1_000)
+            await tick_all(pool)
+            assert sorted(await popped_ids(pool)) == ["a", "c"]
+            assert await set_aside(redis, pool) == {b"b": foreign}
+            assert await pool.get("b") is None
 
 
 async def test_a_foreign_record_in_a_ready_list_is_set_aside_and_its_neighbours_are_popped(
-    redis: Redis, pool: Pool, foreign: bytes
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
 ) -> None:
-    for job_id in "abc":
-        await add(pool, job_id)
-    await write(redis, pool, "b", foreign)
-    await pool.get("b")  # must not fail, at least
-    assert await popped_ids(pool) == ["a", "c"]
-    assert await set_aside(redis, pool) == {b"b": foreign}
+    for name, foreign in FOREIGN.items():
+        with subtests.test(name=name):
+            pool = await new_pool()
+            for job_id in "abc":
+                await add(pool, job_id)
+            await write(redis, pool, "b", foreign)
+            await pool.get("b")  # must not fail, at least
+            assert await popped_ids(pool) == ["a", "c"]
+            assert await set_aside(redis, pool) == {b"b": foreign}
 
 
 async def test_commands_find_no_job_in_place_of_a_foreign_record_and_an_add_replaces_it(
-    redis: Redis, pool: Pool, foreign: bytes
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
 ) -> None:
-    for job_id in ("finished", "deleted", "added"):
-        await write(redis, pool, job_id, foreign)
-    with pytest.raises(NotFound):
-        await finish(pool, "finished")
-    with pytest.raises(NotFound):
-        await delete(pool, "deleted")
-    assert (await add(pool, "added")).result == "created"
-    assert await popped_ids(pool) == ["added"]
-    assert set(await set_aside(redis, pool)) == {b"finished", b"deleted", b"added"}
+    for name, foreign in FOREIGN.items():
+        with subtests.test(name=name):
+            pool = await new_pool()
+            for job_id in ("finished", "deleted", "added"):
+                await write(redis, pool, job_id, foreign)
+            with pytest.raises(NotFound):
+                await finish(pool, "finished")
+            with pytest.raises(NotFound):
+                await delete(pool, "deleted")
+            assert (await add(pool, "added")).result == "created"
+            assert await popped_ids(pool) == ["added"]
+            assert set(await set_aside(redis, pool)) == {b"finished", b"deleted", b"added"}
 
 
 async def test_a_key_of_another_type_is_set_aside_too(redis: Redis, pool: Pool, clock: HeldClock) -> None:
@@ -336,34 +346,37 @@ async def check_future(redis: Redis, pool: Pool) -> None:
     await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("fields", [{}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}], ids=["plain", "with fields"])
-@pytest.mark.parametrize("move", OF_ITS_WORKER)
 async def test_a_workers_move_preserves_what_it_does_not_know(
-    redis: Redis, pool: Pool, move: str, fields: dict[str, Any]
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
 ) -> None:
-    await add(pool, "a", **fields)
-    await write(redis, pool, "a", from_the_future(await raw_of(redis, pool, "a")))
-    await pop_one(pool)
-    await OF_ITS_WORKER[move](pool)
-    await check_future(redis, pool)
-    if await state(pool, "a") == "dead":
-        await pool.kick(["a"])
-        await check_future(redis, pool)
+    for fields, move in itertools.product(({}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}), OF_ITS_WORKER):
+        with subtests.test(fields=fields, move=move):
+            pool = await new_pool()
+            await add(pool, "a", **fields)
+            await write(redis, pool, "a", from_the_future(await raw_of(redis, pool, "a")))
+            await pop_one(pool)
+            await OF_ITS_WORKER[move](pool)
+            await check_future(redis, pool)
+            if await state(pool, "a") == "dead":
+                await pool.kick(["a"])
+                await check_future(redis, pool)
 
 
-@pytest.mark.parametrize("fields", [{}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}], ids=["plain", "with fields"])
-@pytest.mark.parametrize("popped", [False, True])
-@pytest.mark.parametrize("move", OF_ANYONE)
 async def test_a_change_preserves_what_it_does_not_know(
-    redis: Redis, pool: Pool, move: str, popped: bool, fields: dict[str, Any]
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
 ) -> None:
-    await add(pool, "a", delay_ms=0 if popped else 1_000, **fields)
-    await write(redis, pool, "a", from_the_future(await raw_of(redis, pool, "a")))
-    if popped:
-        await pop_one(pool)
-        await pool.release("a", delay_ms=1_000)
-    await OF_ANYONE[move](pool)
-    await check_future(redis, pool)
+    for fields, popped, move in itertools.product(
+        ({}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}), (False, True), OF_ANYONE
+    ):
+        with subtests.test(fields=fields, popped=popped, move=move):
+            pool = await new_pool()
+            await add(pool, "a", delay_ms=0 if popped else 1_000, **fields)
+            await write(redis, pool, "a", from_the_future(await raw_of(redis, pool, "a")))
+            if popped:
+                await pop_one(pool)
+                await pool.release("a", delay_ms=1_000)
+            await OF_ANYONE[move](pool)
+            await check_future(redis, pool)
 
 
 @pytest.mark.parametrize("size", [0, 75, 128, 5_000])
@@ -386,12 +399,17 @@ async def test_the_length_of_topic_and_body_does_not_matter_to_the_commands(
     await check_books(redis, pool)
 
 
-async def test_the_commands_find_no_job_in_place_of_a_foreign_record(redis: Redis, pool: Pool, foreign: bytes) -> None:
-    for call in (pool.touch, pool.release, pool.bury, pool.run, pool.update):
-        await write(redis, pool, "a", foreign)
-        with pytest.raises(NotFound):
-            await call("a")
-        assert await set_aside(redis, pool) == {b"a": foreign}
-    await write(redis, pool, "a", foreign)
-    (answer,) = await pool.kick(["a"])
-    assert isinstance(answer, NotFound)
+async def test_the_commands_find_no_job_in_place_of_a_foreign_record(
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
+) -> None:
+    for name, foreign in FOREIGN.items():
+        with subtests.test(name=name):
+            pool = await new_pool()
+            for call in (pool.touch, pool.release, pool.bury, pool.run, pool.update):
+                await write(redis, pool, "a", foreign)
+                with pytest.raises(NotFound):
+                    await call("a")
+                assert await set_aside(redis, pool) == {b"a": foreign}
+            await write(redis, pool, "a", foreign)
+            (answer,) = await pool.kick(["a"])
+            assert isinstance(answer, NotFound)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from buckets.clock import HeldClock
 from buckets.job import Job, State, Tag
 from buckets.pool.pool import Pool
 from buckets.record import Fields, pack_optional, pack_record, unpack, unpack_optional
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.kit.waiting import tick_all
 
@@ -56,19 +58,21 @@ async def go_through(pool: Pool, clock: HeldClock, job_id: str) -> None:
         await delete(pool, popped.id)
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "everything"])
-@pytest.mark.parametrize("word", ["delayed", "far", "reserved", "released", "dead", "finished", "deleted"])
 async def test_a_record_that_redis_has_is_packed_byte_for_byte(
-    pool: Pool, clock: HeldClock, word: str, options: dict[str, Any]
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    delay_ms = {"delayed": 1_000, "far": 30 * HOUR}.get(word, 0)
-    await add(pool, word, body=b'{"n":"\\u0000"}', delay_ms=delay_ms, **options)
-    await go_through(pool, clock, word)
-    job = await get(pool, word)
-    packed = pack_record(fields_of(job))
-    assert packed == job.raw
-    again = unpack(word, packed)
-    assert (again.kind, again.due, again.lease) == (job.kind, job.due, job.lease)
+    words: list[str] = ["delayed", "far", "reserved", "released", "dead", "finished", "deleted"]
+    for options, word in itertools.product(({}, EVERYTHING), words):
+        with subtests.test(options=options, word=word):
+            pool = await new_pool()
+            delay_ms = {"delayed": 1_000, "far": 30 * HOUR}.get(word, 0)
+            await add(pool, word, body=b'{"n":"\\u0000"}', delay_ms=delay_ms, **options)
+            await go_through(pool, clock, word)
+            job = await get(pool, word)
+            packed = pack_record(fields_of(job))
+            assert packed == job.raw
+            again = unpack(word, packed)
+            assert (again.kind, again.due, again.lease) == (job.kind, job.due, job.lease)
 
 
 async def test_a_job_whose_lease_ended_is_packed_byte_for_byte(pool: Pool, clock: HeldClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from buckets.schedules.schedules import Schedules
 from buckets.scripts import Value
 from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.instances import give_up, sign, take
 from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
 from tests.kit.everything import everything
@@ -303,24 +305,26 @@ async def _replace(redis: Redis, key: str, command: str, *value: str) -> None:
     await redis.read(command, key, *value)
 
 
-@pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_is_found_and_nothing_changed_then_mended_and_then_gone(
-    redis: Redis, pool: Pool, clock: HeldClock, name: str
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
-    await fill(pool, clock)
-    expected, damage = FAULTS[name]
-    await damage(redis, pool)
-    before = await contents(redis)
-    report = await fsck(pool)
-    assert kinds(report) == expected
-    assert report.faults > 0 and not any(finding.repaired for finding in report.findings.values())
-    assert await contents(redis) == before
-    report = await fsck(pool, repair=True)
-    assert report.findings and kinds(report) <= expected  # one repair may remove another fault
-    assert report.faults == 0
-    report = await fsck(pool, repair=True)
-    assert (kinds(report), report.unverified) == (set(), [])
-    await check_books(redis, pool)
+    for name in FAULTS:
+        with subtests.test(name=name):
+            pool = await new_pool()
+            await fill(pool, clock)
+            expected, damage = FAULTS[name]
+            await damage(redis, pool)
+            before = await contents(redis)
+            report = await fsck(pool)
+            assert kinds(report) == expected
+            assert report.faults > 0 and not any(finding.repaired for finding in report.findings.values())
+            assert await contents(redis) == before
+            report = await fsck(pool, repair=True)
+            assert report.findings and kinds(report) <= expected  # one repair may remove another fault
+            assert report.faults == 0
+            report = await fsck(pool, repair=True)
+            assert (kinds(report), report.unverified) == (set(), [])
+            await check_books(redis, pool)
 
 
 def test_every_kind_of_fault_is_tried() -> None:
@@ -635,16 +639,17 @@ async def test_the_number_of_buckets_is_taken_from_the_keys_when_all_settings_ar
     assert (await Pool.open(redis)).buckets == 12
 
 
-@pytest.mark.parametrize("field", ["shards", "buckets"])
-@pytest.mark.parametrize("value", ["", "0", "x", "-1", "256", "1" * 5000, "²"])
 async def test_settings_that_are_no_settings_are_refused_in_words(
-    redis: Redis, pool: Pool, field: str, value: str
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool
 ) -> None:
-    await redis.read("HSET", pool.keys[0].meta, field, value)
-    with pytest.raises(Unfit, match="was written by another version or is damaged"):
-        await Pool.open(redis)
-    await fsck(pool, repair=True)
-    assert (await Pool.open(redis)).buckets == 8
+    for field, value in itertools.product(("shards", "buckets"), ("", "0", "x", "-1", "256", "1" * 5000, "²")):
+        with subtests.test(field=field, value=value):
+            pool = await new_pool()
+            await redis.read("HSET", pool.keys[0].meta, field, value)
+            with pytest.raises(Unfit, match="was written by another version or is damaged"):
+                await Pool.open(redis)
+            await fsck(pool, repair=True)
+            assert (await Pool.open(redis)).buckets == 8
 
 
 async def test_a_job_that_cannot_be_read_blocks_nobody_though_none_can_be_set_aside(redis: Redis, pool: Pool) -> None:

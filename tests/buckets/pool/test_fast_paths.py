@@ -12,7 +12,8 @@ import itertools
 import random
 import re
 import string
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -165,8 +166,10 @@ def plainly(answer: Any) -> Any:
     return [plainly(each) for each in answer] if isinstance(answer, list) else answer
 
 
-@pytest.fixture
-async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> Any:
+@asynccontextmanager
+async def both_paths(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> AsyncIterator[Twins]:
+    """Twins in an empty Redis."""
+    await redis.read("FLUSHALL")
     complete_path = CompletePath(redis_server.url)
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
     twin = await Pool.open(complete_path, "long", buckets=3, clock=clock)
@@ -179,12 +182,20 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     )
     for begun in connected:
         await begun.wait()
-    yield Twins(pool, twin, clock, said)
-    hearing.cancel()
-    await asyncio.gather(hearing, return_exceptions=True)
-    await pool.close()
-    await twin.close()
-    await complete_path.close()
+    try:
+        yield Twins(pool, twin, clock, said)
+    finally:
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+        await pool.close()
+        await twin.close()
+        await complete_path.close()
+
+
+@pytest.fixture
+async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> AsyncIterator[Twins]:
+    async with both_paths(redis, redis_server, clock) as twins:
+        yield twins
 
 
 LIVES: list[dict[str, Any]] = [
@@ -228,9 +239,7 @@ def job(job_id: str, life: dict[str, Any]) -> NewJob:
     return NewJob(**{"id": job_id, "topic": "t", "body": b'"body"', "ttr_ms": 1_000, **life})
 
 
-@pytest.mark.parametrize("life", LIVES, ids=str)
-@pytest.mark.parametrize("worker", ["", "w"])
-async def test_a_whole_life_is_the_same_on_both_paths(twins: Twins, life: dict[str, Any], worker: str) -> None:
+async def live(twins: Twins, life: dict[str, Any], worker: str) -> None:
     """A job alone, several of its kind, and one among others; popped, back again, popped again, finished."""
     await twins.both(lambda pool: pool.add([job("alone", life)]))
     await twins.both(lambda pool: pool.add([job(f"many{n}", life) for n in range(3)]))
@@ -247,6 +256,15 @@ async def test_a_whole_life_is_the_same_on_both_paths(twins: Twins, life: dict[s
         await twins.both(lambda pool, ends=ends: pool.finish(ends))  # type: ignore[misc]
     await twins.check()
     await check_books(twins.pool.redis, twins.pool)
+
+
+async def test_a_whole_life_is_the_same_on_both_paths(
+    subtests: pytest.Subtests, redis: Redis, redis_server: RedisServer, clock: HeldClock
+) -> None:
+    for life, worker in itertools.product(LIVES, ("", "w")):
+        with subtests.test(life=life, worker=worker):
+            async with both_paths(redis, redis_server, clock) as twins:
+                await live(twins, life, worker)
 
 
 def with_block(raw: bytes, block: bytes) -> bytes:
@@ -298,13 +316,12 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_record_comes_to_the_same_on_both_paths(twins: Twins, odd: str) -> None:
+async def live_oddly(twins: Twins, odd: Callable[[bytes], bytes]) -> None:
     """Whatever a record holds when due, pop and finish read it; next to it is one of its kind, unspoilt."""
 
     async def spoil(pool: Pool) -> None:
         raw = await pool.redis.read("GET", pool.keys[0].job("odd"))
-        await pool.redis.read("SET", pool.keys[0].job("odd"), ODD[odd](raw))
+        await pool.redis.read("SET", pool.keys[0].job("odd"), odd(raw))
 
     for stage in ("delayed", "ready", "reserved"):
         for each in (twins.pool, twins.twin):
@@ -323,6 +340,15 @@ async def test_an_odd_record_comes_to_the_same_on_both_paths(twins: Twins, odd: 
         await twins.check()
         await twins.both(lambda pool: pool.finish([("even", None), ("odd", None)]))
         await twins.check()
+
+
+async def test_an_odd_record_comes_to_the_same_on_both_paths(
+    subtests: pytest.Subtests, redis: Redis, redis_server: RedisServer, clock: HeldClock
+) -> None:
+    for name, odd in ODD.items():
+        with subtests.test(odd=name):
+            async with both_paths(redis, redis_server, clock) as twins:
+                await live_oddly(twins, odd)
 
 
 async def popped_as_raw(pool: Pool) -> list[Any]:

@@ -15,6 +15,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Topics, TopicStatus
 from buckets.waiting.waiting import Waiting
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
 from tests.buckets.topics.walks import listed, peeked_ids
 from tests.buckets.waiting.parked import hearing, waiting_on
@@ -180,15 +181,28 @@ async def test_all_but_pops_goes_on_during_a_pause(redis: Redis, pool: Pool, top
     await check_books(redis, pool)
 
 
-@pytest.mark.parametrize(
-    "junk", [b"", b"soon", b"-5", b"nan", b"inf", b"-inf", b"1e99", b"0x7fffffffffff", b"9" * 30, b" 0", b"\xff"]
-)
-async def test_a_pause_that_holds_no_time_is_none(redis: Redis, pool: Pool, topics: Topics, junk: bytes) -> None:
-    await add(pool, "a")
-    await redis.read("SET", pool.keys[0].paused("t"), junk)
-    assert [topic.paused_until for topic in await listed(pool)] == [None]
-    popped = await pool.pop(["t"])
-    assert ([job.id for job in popped.jobs], popped.opens_us) == (["a"], None)
+async def test_a_pause_that_holds_no_time_is_none(subtests: pytest.Subtests, redis: Redis, new_pool: NewPool) -> None:
+    cases: list[bytes] = [
+        b"",
+        b"soon",
+        b"-5",
+        b"nan",
+        b"inf",
+        b"-inf",
+        b"1e99",
+        b"0x7fffffffffff",
+        b"9" * 30,
+        b" 0",
+        b"\xff",
+    ]
+    for junk in cases:
+        with subtests.test(junk=junk):
+            pool = await new_pool()
+            await add(pool, "a")
+            await redis.read("SET", pool.keys[0].paused("t"), junk)
+            assert [topic.paused_until for topic in await listed(pool)] == [None]
+            popped = await pool.pop(["t"])
+            assert ([job.id for job in popped.jobs], popped.opens_us) == (["a"], None)
 
 
 async def test_a_pause_of_another_type_is_none_and_a_new_one_takes_its_place(

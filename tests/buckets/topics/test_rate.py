@@ -17,6 +17,7 @@ from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
+from tests.buckets.conftest import NewPool
 from tests.buckets.jobs import add, is_stored, pop, popped_ids, state
 
 SECOND_US = 1_000_000
@@ -49,26 +50,35 @@ def opening(popped: Popped) -> int:
     return opens_us // 10 * 10
 
 
-@pytest.mark.parametrize("rate", RATES)
-def test_what_may_be_saved_breaks_no_second(rate: float) -> None:
+def test_what_may_be_saved_breaks_no_second(subtests: pytest.Subtests) -> None:
     """A second has what was saved before it, and what comes in it."""
-    burst = Limit(rate).burst
-    assert burst >= max(1.0, rate / 100)
-    assert int(rate + burst) <= bound(rate)
+    for rate in RATES:
+        with subtests.test(rate=rate):
+            burst = Limit(rate).burst
+            assert burst >= max(1.0, rate / 100)
+            assert int(rate + burst) <= bound(rate)
 
 
-@pytest.mark.parametrize("rate", [rate for rate in RATES if 1 <= rate <= 1000])
-async def test_no_second_has_more_deliveries_whenever_pops_come(pool: Pool, clock: HeldClock, rate: float) -> None:
-    pool.limits = {"t": Limit(rate)}
-    chance = random.Random(rate)
-    await fill(pool, int(4 * bound(rate)))
-    begun, times = clock.now_us, list[int]()
-    while clock.now_us < begun + 3 * SECOND_US:
-        popped = await pool.pop(["t"], chance.choice([1, 1, 3, 100]))
-        times += [job.lease for job in popped.jobs]
-        gap = popped.limited[0].opens_us if popped.limited and chance.random() < 0.7 else chance.randrange(5_000_000)
-        clock.now_us += gap if chance.random() < 0.9 else chance.randrange(int(2 * SECOND_US / rate) + 1)
-    assert most_in_a_second(times) <= bound(rate)
+async def test_no_second_has_more_deliveries_whenever_pops_come(
+    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
+) -> None:
+    for rate in filter(lambda rate: 1 <= rate <= 1000, RATES):
+        with subtests.test(rate=rate):
+            pool = await new_pool()
+            pool.limits = {"t": Limit(rate)}
+            chance = random.Random(rate)
+            await fill(pool, int(4 * bound(rate)))
+            begun, times = clock.now_us, list[int]()
+            while clock.now_us < begun + 3 * SECOND_US:
+                popped = await pool.pop(["t"], chance.choice([1, 1, 3, 100]))
+                times += [job.lease for job in popped.jobs]
+                gap = (
+                    popped.limited[0].opens_us
+                    if popped.limited and chance.random() < 0.7
+                    else chance.randrange(5_000_000)
+                )
+                clock.now_us += gap if chance.random() < 0.9 else chance.randrange(int(2 * SECOND_US / rate) + 1)
+            assert most_in_a_second(times) <= bound(rate)
 
 
 @pytest.mark.parametrize("rate", [0.2, 3.0, 50.0, 1000.0])

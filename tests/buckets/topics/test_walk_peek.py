@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -67,81 +68,89 @@ async def test_looking_changes_nothing(redis: Redis, pool: Pool, clock: HeldCloc
     assert await snapshot(redis) == before
 
 
-@pytest.mark.parametrize("count", COUNTS)
-async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, count: int) -> None:
+async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(subtests: pytest.Subtests, pool: Pool) -> None:
     delays = list(range(1, 131))
-    random.Random(count).shuffle(delays)
+    random.Random(1).shuffle(delays)
     for delay in delays:  # one per call, each to the next bucket
         await add(pool, f"{delay:03}", delay_ms=delay * 1_000)
-    assert await peeked_ids(pool, State.DELAYED, count=count) == [f"{delay:03}" for delay in sorted(delays)]
+    for count in COUNTS:
+        with subtests.test(count=count):
+            found = await peeked_ids(pool, State.DELAYED, count=count)
+            assert found == [f"{delay:03}" for delay in sorted(delays)]
 
 
-@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("buckets", [1, 3])
 async def test_jobs_of_one_millisecond_come_each_once_by_bucket_and_id(
-    redis: Redis, clock: HeldClock, count: int, buckets: int
+    subtests: pytest.Subtests, redis: Redis, clock: HeldClock, buckets: int
 ) -> None:
     """Ids that sort differently as bytes and as letters (a, B, _), and one that is a prefix of another."""
     pool = await Pool.open(redis, buckets=buckets, clock=clock)
     names = [f"{first}{second}" for first in "aBAb_-.:/@#+=0z" for second in ("", "a", "B", "_", "-", "aa", "aB", "0")]
-    random.Random(count).shuffle(names)
+    random.Random(1).shuffle(names)
     for name in names:  # one per call, each to the next bucket
         await add(pool, name, delay_ms=1_000)
-    jobs = await peeked(pool, State.DELAYED, count=count)
-    assert [job.id for job in jobs] == [job.id for job in sorted(jobs, key=lambda job: (job.bucket, job.id.encode()))]
-    assert sorted(job.id for job in jobs) == sorted(names)
-    assert {job.bucket for job in jobs} == set(range(buckets))
+    for count in COUNTS:
+        with subtests.test(count=count):
+            jobs = await peeked(pool, State.DELAYED, count=count)
+            in_order = sorted(jobs, key=lambda job: (job.bucket, job.id.encode()))
+            assert [job.id for job in jobs] == [job.id for job in in_order]
+            assert sorted(job.id for job in jobs) == sorted(names)
+            assert {job.bucket for job in jobs} == set(range(buckets))
 
 
-@pytest.mark.parametrize("count", [1, 7, 100])
 async def test_a_crowd_of_one_millisecond_hides_nobody_before_and_behind_it(
-    redis: Redis, pool: Pool, count: int
+    subtests: pytest.Subtests, redis: Redis, pool: Pool
 ) -> None:
     crowd = [NewJob(f"{n:03}", "t", b"", delay_ms=5_000) for n in range(500)]
     await pool.add([*crowd, NewJob("first", "t", b"", delay_ms=4_999), NewJob("last", "t", b"", delay_ms=5_001)])
-    found = await peeked_ids(pool, State.DELAYED, count=count)
-    assert (found[0], found[-1], len(found), len(set(found))) == ("first", "last", 502, 502)
+    for count in (1, 7, 100):
+        with subtests.test(count=count):
+            found = await peeked_ids(pool, State.DELAYED, count=count)
+            assert (found[0], found[-1], len(found), len(set(found))) == ("first", "last", 502, 502)
 
 
-@pytest.mark.parametrize("count", [1, 7, 1000])
-async def test_reserved_jobs_come_by_the_end_of_their_leases(pool: Pool, clock: HeldClock, count: int) -> None:
+async def test_reserved_jobs_come_by_the_end_of_their_leases(pool: Pool, clock: HeldClock) -> None:
     ttrs = list(range(1, 61))
-    random.Random(count).shuffle(ttrs)
+    random.Random(1).shuffle(ttrs)
     await pool.add([NewJob(f"{ttr:02}", "t", b"", ttr_ms=ttr * 1_000) for ttr in ttrs])
     await pop(pool, count=60)
-    assert await peeked_ids(pool, State.RESERVED, count=count) == [f"{ttr:02}" for ttr in sorted(ttrs)]
+    for count in (1, 7, 1000):
+        found = await peeked_ids(pool, State.RESERVED, count=count)
+        assert found == [f"{ttr:02}" for ttr in sorted(ttrs)], count
 
 
-@pytest.mark.parametrize("count", [1, 7, 1000])
-async def test_dead_jobs_come_by_their_death(pool: Pool, clock: HeldClock, count: int) -> None:
+async def test_dead_jobs_come_by_their_death(pool: Pool, clock: HeldClock) -> None:
     deaths = list(range(1, 61))
-    random.Random(count).shuffle(deaths)
+    random.Random(1).shuffle(deaths)
     await pool.add([NewJob(f"{death:02}", "t", b"", ttl_ms=death) for death in deaths])
     for _ in deaths:
         clock.advance(1)
         await tick_all(pool)
-    assert await peeked_ids(pool, State.DEAD, count=count) == [f"{death:02}" for death in sorted(deaths)]
+    for count in (1, 7, 1000):
+        found = await peeked_ids(pool, State.DEAD, count=count)
+        assert found == [f"{death:02}" for death in sorted(deaths)], count
 
 
-@pytest.mark.parametrize("count", [1, 7, 249, 250, 251, 1000])
-async def test_ready_jobs_come_as_a_pop_gets_them(pool: Pool, count: int) -> None:
+async def test_ready_jobs_come_as_a_pop_gets_them(pool: Pool) -> None:
     await pool.add([NewJob(f"{n}", "t", b"", priority=n * 7 % 10) for n in range(100)])
     await pool.add([NewJob(f"more{n}", "t", b"") for n in range(505)])
-    found = await peeked_ids(pool, State.READY, count=count)
-    assert found == [job.id for job in await pop(pool, count=1_000)]
+    found = {count: await peeked_ids(pool, State.READY, count=count) for count in (1, 7, 249, 250, 251, 1000)}
+    popped = [job.id for job in await pop(pool, count=1_000)]
+    assert {count: ids for count, ids in found.items() if ids != popped} == {}
 
 
-@pytest.mark.parametrize("count", COUNTS)
 async def test_pages_of_every_size_give_each_job_of_all_states_and_shards_once(
-    redis: Redis, clock: HeldClock, count: int
+    subtests: pytest.Subtests, redis: Redis, clock: HeldClock
 ) -> None:
     pool = await Pool.open(redis, "many", shards=3, buckets=2, clock=clock)
     await fill(pool, clock, 50)
     await fill(pool, clock, 20, "u", "other:")
-    jobs = await peeked(pool, count=count)
-    assert sorted(job.id for job in jobs) == sorted(ids(50))
-    places = [(job.state, shard_of(job.id, 3)) for job in jobs]
-    assert places == sorted(places)
+    for count in COUNTS:
+        with subtests.test(count=count):
+            jobs = await peeked(pool, count=count)
+            assert sorted(job.id for job in jobs) == sorted(ids(50))
+            places = [(job.state, shard_of(job.id, 3)) for job in jobs]
+            assert places == sorted(places)
 
 
 @pytest.mark.parametrize("state", [None, *LIVE])
@@ -288,11 +297,10 @@ async def seen(pool: Pool, state: State, count: int = 100, **sought: Any) -> lis
             return found
 
 
-@pytest.mark.parametrize("count", [1, 3, 100])
 @pytest.mark.parametrize("shards", [1, 4])
 @pytest.mark.parametrize("state", [State.DELAYED, State.RESERVED, State.DEAD])
 async def test_a_walk_that_begins_at_a_time_sees_what_has_that_time_or_a_later_one(
-    redis: Redis, clock: HeldClock, state: State, shards: int, count: int
+    redis: Redis, clock: HeldClock, state: State, shards: int
 ) -> None:
     pool = await Pool.open(redis, shards=shards, clock=clock)
     for n in range(20):
@@ -303,20 +311,21 @@ async def test_a_walk_that_begins_at_a_time_sees_what_has_that_time_or_a_later_o
             clock.advance(1_000)
             await tick_all(pool)
     since_ms = (await get(pool, "07")).next
-    assert sorted(await seen(pool, state, count, since_ms=since_ms)) == [f"{n:02}" for n in range(7, 20)]
-    assert sorted(await seen(pool, state, count, since_ms=since_ms + 1)) == [f"{n:02}" for n in range(8, 20)]
-    assert await seen(pool, state, count, since_ms=since_ms + 10 * FAR_MS) == []
+    for count in (1, 3, 100):
+        for later_ms, first in ((0, 7), (1, 8), (10 * FAR_MS, 20)):
+            found = await seen(pool, state, count, since_ms=since_ms + later_ms)
+            assert sorted(found) == [f"{n:02}" for n in range(first, 20)], count
 
 
-@pytest.mark.parametrize("count", [1, 100])
-@pytest.mark.parametrize("state", LIVE)
 async def test_of_a_prefix_the_jobs_are_seen_whose_ids_begin_with_it(
-    pool: Pool, clock: HeldClock, state: State, count: int
+    subtests: pytest.Subtests, pool: Pool, clock: HeldClock
 ) -> None:
     await fill(pool, clock, 12)
-    assert sorted(await seen(pool, state, count, prefix=f"{state.word}:000")) == ids(10, state)
-    assert await seen(pool, state, count, prefix=f"{state.word}:0011") == [f"{state.word}:0011"]
-    assert await seen(pool, state, count, prefix=f"{state.word}.") == []
+    for state, count in itertools.product(LIVE, (1, 100)):
+        with subtests.test(state=state, count=count):
+            assert sorted(await seen(pool, state, count, prefix=f"{state.word}:000")) == ids(10, state)
+            assert await seen(pool, state, count, prefix=f"{state.word}:0011") == [f"{state.word}:0011"]
+            assert await seen(pool, state, count, prefix=f"{state.word}.") == []
 
 
 async def test_a_walk_over_few_delayed_jobs_passes_over_the_times_of_the_others(redis: Redis, pool: Pool) -> None:
@@ -588,19 +597,17 @@ async def test_a_position_that_cannot_be_is_recognised(subtests: pytest.Subtests
             assert not Walk(pool).has(position)
 
 
-@pytest.mark.parametrize(
-    "at", ["", "1", "-5", "1800000000000", "1.8e+30", "1.8000000000000001e+30", "inf", "-inf", "0.5"]
-)
-@pytest.mark.parametrize("state", [State.DELAYED, State.DEAD])
 async def test_every_place_that_there_is_can_be_gone_on_from(
-    redis: Redis, pool: Pool, clock: HeldClock, state: State, at: str
+    subtests: pytest.Subtests, redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
     await fill(pool, clock, 1)
-    position = Position(int(state), 0, 0, at, "x\x00ü")
-    assert Walk(pool).has(position)
-    assert len((await Walk(pool).peek("t", state, position)).jobs) == (
-        at not in ("1.8e+30", "1.8000000000000001e+30", "inf")
-    )
+    beyond = ("1.8e+30", "1.8000000000000001e+30", "inf")
+    places = ("", "1", "-5", "1800000000000", "-inf", "0.5", *beyond)
+    for state, at in itertools.product((State.DELAYED, State.DEAD), places):
+        with subtests.test(state=state, at=at):
+            position = Position(int(state), 0, 0, at, "x\x00ü")
+            assert Walk(pool).has(position)
+            assert len((await Walk(pool).peek("t", state, position)).jobs) == (at not in beyond)
 
 
 async def test_a_bucket_with_times_of_all_kinds_is_walked_through(redis: Redis, clock: HeldClock) -> None:

@@ -40,17 +40,17 @@ async def test_the_waiting_pops_of_a_worker_end_at_once_in_all_processes_and_tho
     assert {(await job_of(parked)).id for parked in staying} == {"0", "1", "2", "3"}
 
 
-@pytest.mark.parametrize(
-    "name", ["web 1:412:9f3a", " ", " w", "w ", "w\n", "\x00", "leave w", "*", "ü\u202e😀", "ü" * 128]
-)
 async def test_a_name_may_have_spaces_and_any_characters(
-    waiting: Waiting, other: Waiting, pool: Pool, name: str
+    subtests: pytest.Subtests, waiting: Waiting, other: Waiting, pool: Pool
 ) -> None:
-    parked, stays = await park(waiting, worker=name), await park(waiting, worker=name[:-1] + "x")
-    await other.leave(name)
-    assert await jobs_of(parked) == []
-    await caught_up(waiting, pool)
-    assert not stays.done()
+    cases: list[str] = ["web 1:412:9f3a", " ", " w", "w ", "w\n", "\x00", "leave w", "*", "ü\u202e😀", "ü" * 128]
+    for name in cases:
+        with subtests.test(name=name):
+            parked, stays = await park(waiting, worker=name), await park(waiting, worker=name[:-1] + "x")
+            await other.leave(name)
+            assert await jobs_of(parked) == []
+            await caught_up(waiting, pool)
+            assert not stays.done()
 
 
 async def test_a_worker_without_waiting_pops_is_no_error_and_its_later_pops_wait(waiting: Waiting, pool: Pool) -> None:

@@ -102,9 +102,10 @@ async def test_each_dialect_has_settings_and_is_over_http_or_on_sockets_as_they_
 
 
 @pytest.mark.parametrize("name", HTTP)
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
+async def test_a_dialect_over_http_refuses_in_its_own_form(
+    subtests: pytest.Subtests, live_pool: Pool, name: str
+) -> None:
+    cases: list[tuple[Exception, int | None]] = [
         (Unauthorized(missing=True), 401),
         (Unauthorized(missing=False), 401),
         (Forbidden(), 403),
@@ -112,17 +113,15 @@ async def test_each_dialect_has_settings_and_is_over_http_or_on_sockets_as_they_
         (BadJson("the request's body is damaged"), None),
         (ShuttingDown(), None),
         (RuntimeError("a customer's"), None),
-    ],
-)
-async def test_a_dialect_over_http_refuses_in_its_own_form(
-    live_pool: Pool, name: str, error: Exception, status: int | None
-) -> None:
-    made = dialect(name, live_pool)
-    assert isinstance(made, HttpDialect)
-    reply = made.refuse(error, ASKED)
-    assert reply.status == status or (status is None and 200 <= reply.status < 600)
-    assert reply.body and reply.content_type
-    assert b"customer" not in reply.body
+    ]
+    for error, status in cases:
+        with subtests.test(error=error, status=status):
+            made = dialect(name, live_pool)
+            assert isinstance(made, HttpDialect)
+            reply = made.refuse(error, ASKED)
+            assert reply.status == status or (status is None and 200 <= reply.status < 600)
+            assert reply.body and reply.content_type
+            assert b"customer" not in reply.body
 
 
 @pytest.mark.parametrize("name", HTTP)
@@ -143,18 +142,28 @@ async def test_a_dialect_over_http_counts_what_it_refuses_and_logs_what_nobody_e
 
 
 @pytest.mark.parametrize("name", HTTP)
-@pytest.mark.parametrize("path", ["/", "/%", "/%FF", "/%ED%A0%80/x", "/~", "/api/a/b", "/a;b=1", "/" + "x" * 3000])
-async def test_a_dialect_over_http_answers_requests_of_any_kind(live_pool: Pool, name: str, path: str) -> None:
-    made = dialect(name, live_pool)
-    assert isinstance(made, HttpDialect)
-    for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"):
-        for query, body in (("", b""), ("a", b"\xff"), ("%FF=%&&=", b"a=%zz"), ("token", b"{"), ("a=1&a=2", b"\0")):
-            asked = Request(method, path, query, {"Content-Type": "text/html"}, body)
-            try:
-                reply = await made.handle(asked, [])
-            except BadRequest as error:  # it catches nothing itself
-                reply = made.refuse(error, asked)
-            assert reply.status < 500 and reply.content_type
+async def test_a_dialect_over_http_answers_requests_of_any_kind(
+    subtests: pytest.Subtests, live_pool: Pool, name: str
+) -> None:
+    cases: list[str] = ["/", "/%", "/%FF", "/%ED%A0%80/x", "/~", "/api/a/b", "/a;b=1", "/" + "x" * 3000]
+    for path in cases:
+        with subtests.test(path=path):
+            made = dialect(name, live_pool)
+            assert isinstance(made, HttpDialect)
+            for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"):
+                for query, body in (
+                    ("", b""),
+                    ("a", b"\xff"),
+                    ("%FF=%&&=", b"a=%zz"),
+                    ("token", b"{"),
+                    ("a=1&a=2", b"\0"),
+                ):
+                    asked = Request(method, path, query, {"Content-Type": "text/html"}, body)
+                    try:
+                        reply = await made.handle(asked, [])
+                    except BadRequest as error:  # it catches nothing itself
+                        reply = made.refuse(error, asked)
+                    assert reply.status < 500 and reply.content_type
 
 
 def test_a_dialect_that_is_off_is_not_imported() -> None:

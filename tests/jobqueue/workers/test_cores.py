@@ -29,9 +29,10 @@ def test_elsewhere_than_on_linux_there_is_one_process(monkeypatch: pytest.Monkey
         cores.workers_for(2)
 
 
-@pytest.mark.parametrize(
-    ("quotas", "usable"),
-    [
+def test_a_quota_of_the_cgroup_or_of_one_around_it_counts(
+    subtests: pytest.Subtests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases: list[tuple[dict[str, str], int]] = [
         ({}, 8),
         ({"": "max 100000"}, 8),
         ({"": "300000 100000"}, 3),
@@ -41,19 +42,18 @@ def test_elsewhere_than_on_linux_there_is_one_process(monkeypatch: pytest.Monkey
         ({"a/b": "9900000 100000"}, 8),
         ({"a/b": "garbage"}, 8),
         ({"a/c": "100000 100000"}, 8),  # another's
-    ],
-)
-def test_a_quota_of_the_cgroup_or_of_one_around_it_counts(
-    quotas: dict[str, str], usable: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ]
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-    for name in ("a/b", "a/c"):
-        (tmp_path / "cgroup" / name).mkdir(parents=True)
-    for name, quota in quotas.items():
-        (tmp_path / "cgroup" / name / "cpu.max").write_text(quota + "\n")
-    own = tmp_path / "own"
-    own.write_text("1:name=systemd:/x\n0::/a/b\n")
-    assert cores.usable(tmp_path / "cgroup", own) == usable
+    for number, (quotas, usable) in enumerate(cases):
+        with subtests.test(quotas=quotas, usable=usable):
+            folder = tmp_path / str(number)
+            for name in ("a/b", "a/c"):
+                (folder / "cgroup" / name).mkdir(parents=True)
+            for name, quota in quotas.items():
+                (folder / "cgroup" / name / "cpu.max").write_text(quota + "\n")
+            own = folder / "own"
+            own.write_text("1:name=systemd:/x\n0::/a/b\n")
+            assert cores.usable(folder / "cgroup", own) == usable
 
 
 def test_without_cgroups_the_cores_count_that_the_process_may_run_on(tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ def refusal(schema: str, **options: str | None) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("schema", "sentence"),
-    [
+def test_a_schema_that_does_not_fit_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("topic string", "column id is missing"),
         ("id bigint", "column 'id' (id) must be a string, not bigint: cast it to string"),
         (
@@ -48,15 +47,14 @@ def refusal(schema: str, **options: str | None) -> str:
         ("id string, tags string", "must be an array of strings"),
         ("id string, dueat timestamp", "unknown column 'dueat'; did you mean due_at?"),
         ("id string, ID string", "2 columns are named 'id'"),
-    ],
-)
-def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> None:
-    assert sentence in refusal(schema)
+    ]
+    for schema, sentence in cases:
+        with subtests.test(schema=schema, sentence=sentence):
+            assert sentence in refusal(schema)
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_options_that_cannot_be_are_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Mapping[str, str | None], str]] = [
         ({"url": None}, "option url is missing"),
         ({"topic": None}, "set option topic, or add a column topic"),
         ({"topic": "order-*"}, "option topic must be one topic: up to 255 characters from A-Z"),
@@ -71,10 +69,10 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
         ({"onError": "ignore"}, "option onError must be fail, skip, or a folder whose path contains a /, not 'ignore'"),
         ({"onError": "s4://bucket"}, "option onError must be a folder or the URI of one, not 's4://bucket'"),
         ({"onError": "dbfs:/bad"}, "option onError must be a folder or the URI of one, not 'dbfs:/bad'"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options: Mapping[str, str | None], sentence: str) -> None:
-    assert sentence in refusal("id string, body string", **options)
+    ]
+    for options, sentence in cases:
+        with subtests.test(options=options, sentence=sentence):
+            assert sentence in refusal("id string, body string", **options)
 
 
 def test_a_queue_is_not_overwritten() -> None:

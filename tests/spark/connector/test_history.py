@@ -142,9 +142,8 @@ def test_the_password_of_a_journal_is_in_no_plan_and_no_error(
     assert "jobqueue" in shown.out
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_a_wrong_option_is_reported_in_a_sentence(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, str], str]] = [
         ({}, "the journal is not named: set option journal or journalFile, or JOBQUEUE_JOURNAL of the driver"),
         ({"journal": "sqlite:///x", "journalFile": "y"}, "options journal and journalFile exclude each other"),
         (
@@ -155,13 +154,12 @@ def test_the_password_of_a_journal_is_in_no_plan_and_no_error(
         ({"journalFile": "/no/such"}, "the file of option journalFile cannot be read: No such file"),
         ({"journal": "sqlite:///x", "since": "yesterday"}, "option since must be like 2026-11-21T10:00Z"),
         ({"journal": "sqlite:///x", "state": "dead"}, "unknown option 'state'"),
-    ],
-    ids=str,
-)
-def test_a_wrong_option_is_reported_in_a_sentence(options: dict[str, str], sentence: str) -> None:
-    with pytest.raises(BadOption, match=sentence) as error:
-        HistoryOptions.of({"what": "history", **options})
-    assert "s3cret" not in str(error.value)
+    ]
+    for options, sentence in cases:
+        with subtests.test(options=options, sentence=sentence):
+            with pytest.raises(BadOption, match=sentence) as error:
+                HistoryOptions.of({"what": "history", **options})
+            assert "s3cret" not in str(error.value)
 
 
 def test_a_journal_comes_from_its_option_its_file_or_the_environment(

@@ -27,9 +27,8 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
     assert (result.timeout_s, result.max_retries, result.retry_wait_s) == (1.5, 0, 0.05)
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_an_invalid_option_is_reported_in_a_sentence(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, str], str]] = [
         ({}, "option url is missing"),
         ({"url": " , "}, "option url is missing"),
         ({"url": "localhost:8000"}, "option url must be like http://localhost:8000"),
@@ -49,11 +48,10 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
         ({"url": "http://h", "tokenFile": "/no/such"}, "the file of option tokenFile cannot be read: No such file"),
         ({"url": "http://h", "tokn": "x"}, "unknown option 'tokn'; did you mean token?"),
         ({"url": "http://h", "zzz": "x"}, "Available: url, token, tokenFile, timeoutMs, maxRetries, retryWaitMs"),
-    ],
-    ids=str,
-)
-def test_an_invalid_option_is_reported_in_a_sentence(options: dict[str, str], sentence: str) -> None:
-    assert sentence in refused(options)
+    ]
+    for options, sentence in cases:
+        with subtests.test(options=options, sentence=sentence):
+            assert sentence in refused(options)
 
 
 def test_no_secret_is_shown() -> None:

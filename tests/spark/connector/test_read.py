@@ -133,9 +133,8 @@ def test_an_unreachable_service_is_reported_in_a_sentence(spark: SparkSession) -
     assert sentence(caught.value).startswith(f"gave up after 4 retries: {url} does not answer: ConnectionRefused")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_a_wrong_option_is_reported_when_the_read_is_planned(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, str], str]] = [
         ({"what": "job"}, "option what must be one of jobs, dead, stats, history, not 'job'"),
         ({"state": "ready,gone"}, "option state must be one of delayed, ready, reserved, dead with what=jobs"),
         ({"what": "dead", "state": "ready"}, "option state must be one of dead with what=dead, not 'ready'"),
@@ -143,13 +142,13 @@ def test_an_unreachable_service_is_reported_in_a_sentence(spark: SparkSession) -
         ({"topic": "a b"}, "'a b' is not"),
         ({"topik": "a"}, "unknown option 'topik'; did you mean topic?"),
         ({"url": ""}, "option url is empty"),
-    ],
-)
-def test_a_wrong_option_is_reported_when_the_read_is_planned(options: dict[str, str], words: str) -> None:
-    schema = StructType([StructField("topic", StringType())])
-    with pytest.raises(BadOption) as caught:
-        reader({"url": "http://127.0.0.1:1", **options}, schema)
-    assert words in str(caught.value)
+    ]
+    for options, words in cases:
+        with subtests.test(options=options, words=words):
+            schema = StructType([StructField("topic", StringType())])
+            with pytest.raises(BadOption) as caught:
+                reader({"url": "http://127.0.0.1:1", **options}, schema)
+            assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

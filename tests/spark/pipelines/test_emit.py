@@ -193,9 +193,10 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
     assert state.read_text() == before
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
+def test_an_invalid_run_is_refused_before_a_row_is_read(
+    subtests: pytest.Subtests, spark: SparkSession, serving: Serving, topic: str, folder: Path
+) -> None:
+    cases: list[tuple[list[str], str]] = [
         (["--watermark", "id"], "--watermark and --state require each other"),
         (["--sql", "SELEC 1"], "--sql: .*SELEC"),
         (["--from", "no_such"], "--from: .*no_such"),
@@ -224,20 +225,18 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
         (["--backoff", "1;2"], "--backoff must be seconds separated by commas"),
         (["--watermark", "name", "--state", "STATE"], "--watermark must be a timestamp, .* but name is string"),
         (["--watermark", "nam", "--state", "STATE"], "--watermark: unknown column 'nam'; available: id, name"),
-    ],
-)
-def test_an_invalid_run_is_refused_before_a_row_is_read(
-    spark: SparkSession, serving: Serving, topic: str, folder: Path, flags: list[str], words: str
-) -> None:
-    given = [str(folder / "state") if flag == "STATE" else flag for flag in flags]
-    defaults = {"--sql": "SELECT id, 'x' AS name FROM range(3)", "--id": "id", "--delay": "5"}
-    for name, text in defaults.items():
-        other = {"--sql": ("--from", "--format"), "--delay": ("--due-at",)}.get(name, ())
-        if name not in given and not set(other) & set(given):
-            given += [name, text]
-    with pytest.raises(BadOption, match=words):
-        run(serving, topic, *given)
-    assert serving.jobs(topic) == {}
+    ]
+    for typed, words in cases:
+        with subtests.test(typed=typed, words=words):
+            given = [str(folder / "state") if flag == "STATE" else flag for flag in typed]
+            defaults = {"--sql": "SELECT id, 'x' AS name FROM range(3)", "--id": "id", "--delay": "5"}
+            for name, text in defaults.items():
+                other = {"--sql": ("--from", "--format"), "--delay": ("--due-at",)}.get(name, ())
+                if name not in given and not set(other) & set(given):
+                    given += [name, text]
+            with pytest.raises(BadOption, match=words):
+                run(serving, topic, *given)
+            assert serving.jobs(topic) == {}
 
 
 def test_a_callback_without_a_url_is_not_scheduled(spark: SparkSession, serving: Serving, topic: str) -> None:

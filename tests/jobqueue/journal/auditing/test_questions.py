@@ -322,10 +322,11 @@ async def test_topics_are_matched_by_their_bytes(journal_url: str, teller: Telle
             assert {row[0] for row in await rows(journal_url, name, topic=pattern, over_s=1.0)} == found
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-async def test_an_empty_journal_answers_nothing(sqlite_url: str, name: str) -> None:
+async def test_an_empty_journal_answers_nothing(subtests: pytest.Subtests, sqlite_url: str) -> None:
     await (await open_store(sqlite_url)).close()
     begun = {"source": SOURCE, "shard": 0, "epoch": 0, "ms": 0, "seq": 0, "entries": 0, "stream": "w"}
     await _write(sqlite_url, position, begun | {"since": NOW * 1000, "time": NOW * 1000})
-    found = await asked(sqlite_url, name, until_ms=NOW + 1, over_s=1.0, by="topic")
-    assert (found.rows, found.notes) == ([], [])
+    for name in QUESTIONS:
+        with subtests.test(name=name):
+            found = await asked(sqlite_url, name, until_ms=NOW + 1, over_s=1.0, by="topic")
+            assert (found.rows, found.notes) == ([], [])

@@ -145,9 +145,8 @@ async def test_it_drains_by_itself_where_nobody_does(
     assert (await get(live_pool, lost[0])).attempts == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
+def test_options_that_do_not_go_together_are_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[list[str], str]] = [
         ([], "say which jobs"),
         (["a", "--all"], "exclude each other"),
         (["--topic", "t", "--all"], "exclude each other"),
@@ -168,11 +167,11 @@ async def test_it_drains_by_itself_where_nobody_does(
         (["--all", "--as-of", "tomorrow"], "is not a time"),
         (["--all", "--as-of", "tomorrow 09:00"], "is not over yet"),
         (["--resume", "--dry-run"], "--dry-run"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(arguments: list[str], why: str) -> None:
-    result = CliRunner().invoke(main, ["restore", *arguments])
-    assert result.exit_code == 2 and why in result.output, result.output
+    ]
+    for arguments, why in cases:
+        with subtests.test(arguments=arguments, why=why):
+            result = CliRunner().invoke(main, ["restore", *arguments])
+            assert result.exit_code == 2 and why in result.output, result.output
 
 
 def test_without_a_journal_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,10 @@ async def test_parameters_may_stand_in_the_query_and_the_first_of_a_name_counts(
     assert message["topic"] == "first" and message["triggerTime"] - message["produceTime"] == 5
 
 
-@pytest.mark.parametrize(
-    ("operation", "form", "why"),
-    [
+async def test_a_parameter_that_is_missing_or_cannot_be_read_is_http_400(
+    subtests: pytest.Subtests, camellia: Server
+) -> None:
+    cases: list[tuple[str, str, str]] = [
         ("sendMsg", "msg=x&delayMillis=0", "topic is required"),
         ("sendMsg", "topic=t&delayMillis=0", "msg is required"),
         ("sendMsg", "topic=t&msg=x", "delayMillis is required"),
@@ -88,21 +89,23 @@ async def test_parameters_may_stand_in_the_query_and_the_first_of_a_name_counts(
         ("deleteMsg", "msgId=m", "topic is required"),
         ("deleteMsg", "topic=t&msgId=m&release=maybe", "release must be true or false"),
         ("getMsg", "topic=t", "msgId is required"),
-    ],
-)
-async def test_a_parameter_that_is_missing_or_cannot_be_read_is_http_400(
-    camellia: Server, operation: str, form: str, why: str
-) -> None:
-    reply = await camellia.post(PATH + operation, form.encode())
-    page = json.loads(reply.body)
-    assert list(page) == ["timestamp", "status", "error", "path", "message"]
-    assert (reply.status, page["status"], page["error"], page["path"]) == (400, 400, "Bad Request", PATH + operation)
-    assert page["message"].startswith(why)
+    ]
+    for operation, form, why in cases:
+        with subtests.test(operation=operation, form=form, why=why):
+            reply = await camellia.post(PATH + operation, form.encode())
+            page = json.loads(reply.body)
+            assert list(page) == ["timestamp", "status", "error", "path", "message"]
+            assert (reply.status, page["status"], page["error"], page["path"]) == (
+                400,
+                400,
+                "Bad Request",
+                PATH + operation,
+            )
+            assert page["message"].startswith(why)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "error"),
-    [
+async def test_other_paths_and_methods_are_refused_as_spring_does(subtests: pytest.Subtests, camellia: Server) -> None:
+    cases: list[tuple[str, str, int, str]] = [
         ("GET", PATH + "sendMsg", 405, "Method Not Allowed"),
         ("PUT", PATH + "ackMsg", 405, "Method Not Allowed"),
         ("POST", PATH + "getTopicInfo", 405, "Method Not Allowed"),
@@ -112,19 +115,18 @@ async def test_a_parameter_that_is_missing_or_cannot_be_read_is_http_400(
         ("GET", "/camellia/health/offline", 404, "Not Found"),
         ("POST", "/im/camellia/delayQueue/sendMsg", 404, "Not Found"),
         ("GET", "/camellia/delayQueue/getTopicInfo", 400, "Bad Request"),
-    ],
-)
-async def test_other_paths_and_methods_are_refused_as_spring_does(
-    camellia: Server, method: str, path: str, status: int, error: str
+    ]
+    for method, path, status, error in cases:
+        with subtests.test(method=method, path=path, status=status, error=error):
+            reply = await camellia.exchange(Request(method, path, "", {}, b""))
+            page = json.loads(reply.body)
+            assert (reply.status, page["status"], page["error"], page["path"]) == (status, status, error, path)
+
+
+async def test_what_the_queue_refuses_is_http_200_with_code_400_and_a_sentence(
+    subtests: pytest.Subtests, camellia: Server
 ) -> None:
-    reply = await camellia.exchange(Request(method, path, "", {}, b""))
-    page = json.loads(reply.body)
-    assert (reply.status, page["status"], page["error"], page["path"]) == (status, status, error, path)
-
-
-@pytest.mark.parametrize(
-    ("operation", "parameters", "rest"),
-    [
+    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("sendMsg", {"topic": ""}, {"delayMsg": None}),
         ("sendMsg", {"msg": ""}, {"delayMsg": None}),
         ("sendMsg", {"msgId": "%m"}, {"delayMsg": None}),
@@ -143,15 +145,13 @@ async def test_other_paths_and_methods_are_refused_as_spring_does(
         ("getMsg", {"msgId": ""}, {"delayMsg": None}),
         ("getMsg", {"msgId": "%订单"}, {"delayMsg": None}),
         ("getTopicInfo", {"topic": ""}, {"data": None}),
-    ],
-)
-async def test_what_the_queue_refuses_is_http_200_with_code_400_and_a_sentence(
-    camellia: Server, operation: str, parameters: dict[str, Any], rest: dict[str, Any]
-) -> None:
-    form: dict[str, Any] = {"topic": "t", "msg": "x", "delayMillis": 0, "msgId": "m"}
-    answer = await camellia.ask(operation, **(form | parameters))
-    assert answer.pop("code") == 400 and answer.pop("msg") and answer == rest
-    assert await camellia.pull() == []
+    ]
+    for operation, parameters, rest in cases:
+        with subtests.test(operation=operation, parameters=parameters, rest=rest):
+            form: dict[str, Any] = {"topic": "t", "msg": "x", "delayMillis": 0, "msgId": "m"}
+            answer = await camellia.ask(operation, **(form | parameters))
+            assert answer.pop("code") == 400 and answer.pop("msg") and answer == rest
+            assert await camellia.pull() == []
 
 
 async def test_a_body_that_is_too_long_is_code_400(make: Make) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
@@ -101,20 +102,28 @@ OTHERS = [
 RAW = [b"", b"  ", b"x", b"{", b"[", b'{"command":"add","topic":"t","body":"\xff"}', b"[" * 5000]
 
 
-@pytest.mark.parametrize("content", PLAIN, ids=lambda content: str(content)[:60])
-async def test_a_plain_request_takes_the_fast_path(site: Site, content: Any) -> None:
-    site.engine.policies = Policies(Settings(virtual_topics={"both": ("t", "u")}))
-    reply = await site.ask(orjson.dumps(content))
-    assert reply.body
-    assert (site.fast, site.complete) == (1, 0)
+async def test_a_plain_request_takes_the_fast_path(subtests: pytest.Subtests, live_pool: Pool) -> None:
+    await live_pool.redis.read("PING")
+    for content in PLAIN:
+        with subtests.test(content=content):
+            site = Site(live_pool)
+            site.engine.policies = Policies(Settings(virtual_topics={"both": ("t", "u")}))
+            reply = await site.ask(orjson.dumps(content))
+            assert reply.body
+            assert (site.fast, site.complete) == (1, 0)
 
 
-@pytest.mark.parametrize("data", [*map(orjson.dumps, OTHERS), *RAW], ids=lambda data: repr(data[:60]))
-async def test_any_other_takes_the_complete_path_as_if_it_had_not_been_read(site: Site, data: bytes) -> None:
-    site.engine.policies = Policies(Settings(virtual_topics={"both": ("t", "u")}))
-    assert (await site.ask(data)).body
-    assert (site.fast, site.complete) == (0, 1)
-    assert sum(site.counted().values()) in (1, 2, 200, 201), "each command counts once"
+async def test_any_other_takes_the_complete_path_as_if_it_had_not_been_read(
+    subtests: pytest.Subtests, live_pool: Pool
+) -> None:
+    await live_pool.redis.read("PING")
+    for data in (*map(orjson.dumps, OTHERS), *RAW):
+        with subtests.test(data=data):
+            site = Site(live_pool)
+            site.engine.policies = Policies(Settings(virtual_topics={"both": ("t", "u")}))
+            assert (await site.ask(data)).body
+            assert (site.fast, site.complete) == (0, 1)
+            assert sum(site.counted().values()) in (1, 2, 200, 201), "each command counts once"
 
 
 async def test_no_command_takes_the_fast_path_while_commands_are_logged(
@@ -367,35 +376,49 @@ async def test_a_pop_that_waits_is_answered_when_the_service_stops(site: Site) -
     assert json.loads((await client.reply()).body)["id"] is None
 
 
+@asynccontextmanager
+async def opened_site(server: RedisServer) -> AsyncIterator[Site]:
+    """A service of its own on a Redis, for which it waits 1.5 s."""
+    redis = Redis(server.url, timeout_s=1.5)
+    pool = await Pool.open(redis)
+    try:
+        yield Site(pool)
+    finally:
+        await pool.close()
+        await redis.close()
+
+
 @pytest.fixture
 async def own_site(own_server: RedisServer) -> AsyncIterator[Site]:
-    redis = Redis(own_server.url, timeout_s=1.5)
-    pool = await Pool.open(redis)
-    yield Site(pool)
-    await pool.close()
-    await redis.close()
+    async with opened_site(own_server) as site:
+        yield site
 
 
 EACH: list[Any] = [ADD, finish("a")[0], POP, [ADD, ADD], [*finish("a"), POP], [*finish("a"), POP | {"wait": 0.3}]]
 
 
-@pytest.mark.parametrize("content", EACH)
-async def test_without_redis_each_command_is_unavailable(own_server: RedisServer, own_site: Site, content: Any) -> None:
-    """Killed before the request leaves, while it is under way, and before it came."""
-    link = await link_of(own_site.pool.redis)
-    client = own_site.begin(orjson.dumps(content))
-    own_server.kill()
-    replies = [await client.reply()]
-    await until(lambda: link.lost)
-    replies.append(await own_site.ask(orjson.dumps(content)))
-    for reply in replies:
-        answers = json.loads(reply.body)
-        if isinstance(answers, list):
-            assert {each.get("code") for each in answers} <= {"UNAVAILABLE", None}
-        elif reply.status != 200:
-            assert (reply.status, answers["code"], reply.retry_after) == (503, "UNAVAILABLE", 1)
-    assert b"UNAVAILABLE" in replies[1].body
-    assert sum(own_site.counted().values()) == 2 * (len(content) if isinstance(content, list) else 1)
+async def test_without_redis_each_command_is_unavailable(subtests: pytest.Subtests, own_server: RedisServer) -> None:
+    """Killed while the requests are under way, and before others came."""
+    async with AsyncExitStack() as opened:
+        sites = [await opened.enter_async_context(opened_site(own_server)) for _ in EACH]
+        links = [await link_of(site.pool.redis) for site in sites]
+        clients = [site.begin(orjson.dumps(content)) for site, content in zip(sites, EACH, strict=True)]
+        own_server.kill()
+        amid = await asyncio.gather(*(client.reply() for client in clients))
+        await until(lambda: all(link.lost for link in links))
+        after = await asyncio.gather(
+            *(site.ask(orjson.dumps(content)) for site, content in zip(sites, EACH, strict=True))
+        )
+        for site, content, *replies in zip(sites, EACH, amid, after, strict=True):
+            with subtests.test(content=content):
+                for reply in replies:
+                    answers = json.loads(reply.body)
+                    if isinstance(answers, list):
+                        assert {each.get("code") for each in answers} <= {"UNAVAILABLE", None}
+                    elif reply.status != 200:
+                        assert (reply.status, answers["code"], reply.retry_after) == (503, "UNAVAILABLE", 1)
+                assert b"UNAVAILABLE" in replies[1].body
+                assert sum(site.counted().values()) == 2 * (len(content) if isinstance(content, list) else 1)
 
 
 async def test_a_full_redis_refuses_adds_but_no_finish_and_no_pop(own_site: Site) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from jobqueue.protocols.lmstfy import answers
@@ -9,9 +11,8 @@ from tests.jobqueue.protocols.lmstfy.conftest import GoClient
 from tests.jobqueue.protocols.served import Served
 
 
-@pytest.mark.parametrize(
-    ("query", "error"),
-    [
+def test_parameters_of_a_publish(subtests: pytest.Subtests, client: GoClient, queue: str) -> None:
+    cases: list[tuple[str, str]] = [
         ("delay=x", "invalid delay"),
         ("delay=", "invalid delay"),
         ("delay=-1", "invalid delay"),
@@ -24,40 +25,44 @@ from tests.jobqueue.protocols.served import Served
         ("tries=x", "invalid tries"),
         ("tries=65536", "invalid tries"),
         ("tries=0", "tries shouldn't be zero"),
-    ],
-)
-def test_parameters_of_a_publish(client: GoClient, queue: str, query: str, error: str) -> None:
-    for path in (queue, f"{queue}/bulk", f"{queue}/job/x"):
-        response = client.connection.ask(f"PUT /api/ns/{path}?{query}", "Host: localhost\nX-Token: tok", b"[1]")
-        assert (response.status, response.json) == (400, {"error": error})
-    assert client.ask("GET", f"{queue}/size").json["size"] == 0
+    ]
+    for query, error in cases:
+        with subtests.test(query=query, error=error):
+            for path in (queue, f"{queue}/bulk", f"{queue}/job/x"):
+                response = client.connection.ask(f"PUT /api/ns/{path}?{query}", "Host: localhost\nX-Token: tok", b"[1]")
+                assert (response.status, response.json) == (400, {"error": error})
+            assert client.ask("GET", f"{queue}/size").json["size"] == 0
 
 
-@pytest.mark.parametrize("query", ["ttr=0", "ttr=x", "timeout=x", "timeout=-1", "count=0", "count=101", "count="])
-def test_parameters_of_a_consume(client: GoClient, queue: str, query: str) -> None:
-    response = client.connection.ask(f"GET /api/ns/{queue}?{query}", "Host: localhost\nX-Token: tok")
-    assert (response.status, response.json) == (400, {"error": f"invalid {query.partition('=')[0]}"})
+def test_parameters_of_a_consume(subtests: pytest.Subtests, client: GoClient, queue: str) -> None:
+    cases: list[str] = ["ttr=0", "ttr=x", "timeout=x", "timeout=-1", "count=0", "count=101", "count="]
+    for query in cases:
+        with subtests.test(query=query):
+            response = client.connection.ask(f"GET /api/ns/{queue}?{query}", "Host: localhost\nX-Token: tok")
+            assert (response.status, response.json) == (400, {"error": f"invalid {query.partition('=')[0]}"})
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=9223372036854775808", "limit=-1"])
-def test_the_limit_of_dead_letters(client: GoClient, queue: str, method: str, query: str) -> None:
-    response = client.connection.ask(
-        f"{method} /api/ns/{queue}/deadletter?{query}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
-    )
-    assert (response.status, response.json) == (400, {"error": "invalid limit"})
+def test_the_limit_of_dead_letters(subtests: pytest.Subtests, client: GoClient, queue: str) -> None:
+    queries = ["limit=0", "limit=x", "limit=9223372036854775808", "limit=-1"]
+    for method, query in itertools.product(("PUT", "DELETE"), queries):
+        with subtests.test(method=method, query=query):
+            response = client.connection.ask(
+                f"{method} /api/ns/{queue}/deadletter?{query}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
+            )
+            assert (response.status, response.json) == (400, {"error": "invalid limit"})
 
 
-@pytest.mark.parametrize("path", ["ns/_q", "ns/q!", "ns/q.x", "n.s/q", "ns/" + "q" * 256, "ns/%C3%A9", "ns/q%2Fx"])
-@pytest.mark.parametrize("request_of", ["PUT {}", "GET {}", "DELETE {}", "GET {}/size", "GET {}/peek", "GET a/b,{}"])
-def test_names(client: GoClient, path: str, request_of: str) -> None:
-    method, _, form = request_of.partition(" ")
-    if form == "a/b,{}":
-        form, path = "{}", path.replace("/", "/b,", 1)
-    response = client.connection.ask(
-        f"{method} /api/{form.format(path)}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
-    )
-    assert response.status == 400 and list(response.json) == ["error"]
+def test_names(subtests: pytest.Subtests, client: GoClient) -> None:
+    paths = ["ns/_q", "ns/q!", "ns/q.x", "n.s/q", "ns/" + "q" * 256, "ns/%C3%A9", "ns/q%2Fx"]
+    requests = ["PUT {}", "GET {}", "DELETE {}", "GET {}/size", "GET {}/peek", "GET a/b,{}"]
+    for path, request_of in itertools.product(paths, requests):
+        with subtests.test(path=path, request_of=request_of):
+            method, _, form = request_of.partition(" ")
+            target = path.replace("/", "/b,", 1) if form == "a/b,{}" else form.format(path)
+            response = client.connection.ask(
+                f"{method} /api/{target}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
+            )
+            assert response.status == 400 and list(response.json) == ["error"]
 
 
 def test_names_that_are_too_long_together(client: GoClient) -> None:
@@ -74,20 +79,19 @@ def test_several_queues_where_one_is_meant(client: GoClient) -> None:
     assert client.ask("GET", many).json == {"error": "too many queues; at most 100 are allowed"}
 
 
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
+def test_a_bulk_that_is_none(subtests: pytest.Subtests, client: GoClient, queue: str) -> None:
+    cases: list[tuple[bytes, str]] = [
         (b"", "request body should be an array of objects"),
         (b'{"a":1}', "request body should be an array of objects"),
         (b"[1,", "request body should be an array of objects"),
         (b"[" * 5000, "request body should be an array of objects"),
         (b"[]", "no jobs"),
         (b"[" + b"1," * 64 + b"1]", "too many jobs"),
-    ],
-)
-def test_a_bulk_that_is_none(client: GoClient, queue: str, body: bytes, error: str) -> None:
-    response = client.ask("PUT", f"{queue}/bulk", body)
-    assert (response.status, response.json) == (400, {"error": error})
+    ]
+    for body, error in cases:
+        with subtests.test(body=body, error=error):
+            response = client.ask("PUT", f"{queue}/bulk", body)
+            assert (response.status, response.json) == (400, {"error": error})
 
 
 def test_data_that_are_too_large(client: GoClient, queue: str) -> None:
@@ -104,9 +108,8 @@ def test_attributes(client: GoClient, queue: str) -> None:
     assert (ours.status, ours.json) == (400, {"error": "an attribute cannot have the name content-encoding"})
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
+def test_an_unknown_path_or_method(subtests: pytest.Subtests, client: GoClient) -> None:
+    cases: list[str] = [
         *(
             "GET /",
             "GET /api",
@@ -118,25 +121,26 @@ def test_attributes(client: GoClient, queue: str) -> None:
         ),
         *("POST /api/ns/q", "PUT /api/ns/q/peek", "GET /api/ns/q/bulk", "GET /api/ns/q/job/x/y", "GET /apis/ns/q"),
         *("DELETE /api/ns/q/size", "GET /api/ns/q/deadletter/x", "PATCH /api/ns/q", "GET /token/ns", "GET /command"),
-    ],
-)
-def test_an_unknown_path_or_method(client: GoClient, first: str) -> None:
-    response = client.connection.ask(first, "Host: localhost\nX-Token: tok\nContent-Length: 0")
-    assert (response.status, response.body) == (404, b'{"error":"api not found"}')
+    ]
+    for first in cases:
+        with subtests.test(first=first):
+            response = client.connection.ask(first, "Host: localhost\nX-Token: tok\nContent-Length: 0")
+            assert (response.status, response.body) == (404, b'{"error":"api not found"}')
 
 
-@pytest.mark.parametrize("first", ["PUT /api/ns/q", "GET /api/ns/q", "GET /api/ns/q/job/size", "DELETE /api/ns/q"])
-def test_a_missing_or_wrong_token(client: GoClient, first: str) -> None:
-    missing = client.connection.ask(first, "Host: localhost\nContent-Length: 0")
-    assert (missing.status, missing.body) == (401, b'{"error":"token not found"}')
-    for lines in ("X-Token: no", "X-Token: pool:no", "X-Token: tok:no"):
-        wrong = client.connection.ask(first, f"Host: localhost\n{lines}\nContent-Length: 0")
-        assert (wrong.status, wrong.body) == (401, b'{"error":"invalid token"}')
+def test_a_missing_or_wrong_token(subtests: pytest.Subtests, client: GoClient) -> None:
+    cases: list[str] = ["PUT /api/ns/q", "GET /api/ns/q", "GET /api/ns/q/job/size", "DELETE /api/ns/q"]
+    for first in cases:
+        with subtests.test(first=first):
+            missing = client.connection.ask(first, "Host: localhost\nContent-Length: 0")
+            assert (missing.status, missing.body) == (401, b'{"error":"token not found"}')
+            for lines in ("X-Token: no", "X-Token: pool:no", "X-Token: tok:no"):
+                wrong = client.connection.ask(first, f"Host: localhost\n{lines}\nContent-Length: 0")
+                assert (wrong.status, wrong.body) == (401, b'{"error":"invalid token"}')
 
 
-@pytest.mark.parametrize(
-    ("target", "header"),
-    [
+def test_where_a_token_may_be_and_what_needs_none(subtests: pytest.Subtests, client: GoClient) -> None:
+    cases: list[tuple[str, str]] = [
         ("/api/ns/q/peek", "X-Token: tok"),
         ("/api/ns/q/peek", "X-Token: pool:tok"),
         ("/api/ns/q/peek", "Authorization: Bearer tok"),
@@ -145,10 +149,10 @@ def test_a_missing_or_wrong_token(client: GoClient, first: str) -> None:
         ("/~tok/api/ns/q/peek", "A: b"),
         ("/api/ns/q/size", "A: b"),
         ("/api/ns/q/deadletter/size", "X-Token: no"),
-    ],
-)
-def test_where_a_token_may_be_and_what_needs_none(client: GoClient, target: str, header: str) -> None:
-    assert client.connection.ask(f"GET {target}", f"Host: localhost\n{header}").status in (200, 404)
+    ]
+    for target, header in cases:
+        with subtests.test(target=target, header=header):
+            assert client.connection.ask(f"GET {target}", f"Host: localhost\n{header}").status in (200, 404)
 
 
 def test_a_rate_that_is_used_up_says_when_to_come_back() -> None:

@@ -19,9 +19,8 @@ def refused(response: Response, status: int, error: str, path: str) -> bool:
     return (response.status, page["status"], page["error"], page["path"]) == (status, status, error, path)
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
+def test_a_job_that_is_not_allowed(subtests: pytest.Subtests, client: JavaClient) -> None:
+    cases: list[tuple[bytes, str]] = [
         (b"{}", "there is no topic"),
         (b'{"topic":"","body":"x"}', "there is no topic"),
         (b'{"topic":null}', "there is no topic"),
@@ -33,33 +32,34 @@ def refused(response: Response, status: int, error: str, path: str) -> bool:
         (b'{"topic":"t","bizKey":"' + b"k" * 129 + b'"}', "bizKey has 129 characters"),
         (b'{"topic":"t","subtopic":"' + b"k" * 129 + b'"}', "subtopic has 129 characters"),
         (b'{"topic":"t","body":"' + b"x" * 300_000 + b'"}', "are allowed"),
-    ],
-)
-def test_a_job_that_is_not_allowed(client: JavaClient, body: bytes, words: str) -> None:
-    response = client.post(body)
-    answer = response.json
-    assert response.status == 200 and words in answer["message"]
-    assert (answer["success"], answer["data"], answer["code"]) == (False, None, 500)
+    ]
+    for body, words in cases:
+        with subtests.test(body=body, words=words):
+            response = client.post(body)
+            answer = response.json
+            assert response.status == 200 and words in answer["message"]
+            assert (answer["success"], answer["data"], answer["code"]) == (False, None, 500)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_body_that_cannot_be_read(subtests: pytest.Subtests, client: JavaClient) -> None:
+    cases: list[bytes] = [
         *(b"", b"not JSON", b"[]", b"null", b'"x"', b'{"topic":"t"', b'{"topic":"t"} x', b"\xff", b'{"topic":"\xff"}'),
         *(b'{"topic":{}}', b'{"topic":"t","body":{"a":1}}', b'{"topic":"t","body":[1]}', b'{"topic":"\\ud800"}'),
         *(b'{"topic":"t","delay":"x"}', b'{"topic":"t","delay":true}', b'{"topic":"t","createTime":{}}'),
         *(b'{"topic":"t","status":"x"}', b'{"topic":"t","ttl":"x"}', b"[" * 100_000, b'{"topic":' + b"[" * 100_000),
-    ],
-)
-def test_a_body_that_cannot_be_read(client: JavaClient, body: bytes) -> None:
-    lines = REST_TEMPLATE if body else f"{REST_TEMPLATE}\nContent-Length: 0"
-    assert refused(client.post(body, lines), 400, "Bad Request", "/push")
+    ]
+    for body in cases:
+        with subtests.test(body=body):
+            lines = REST_TEMPLATE if body else f"{REST_TEMPLATE}\nContent-Length: 0"
+            assert refused(client.post(body, lines), 400, "Bad Request", "/push")
 
 
-@pytest.mark.parametrize("path", ["/delete", "/finish", "/delete?jobId=", "/finish?jobId=", "/reStoreJob?jobId="])
-def test_no_id(client: JavaClient, path: str) -> None:
-    answer = client.get(path).json
-    assert (answer["success"], answer["message"]) == (False, "there is no jobId")
+def test_no_id(subtests: pytest.Subtests, client: JavaClient) -> None:
+    cases: list[str] = ["/delete", "/finish", "/delete?jobId=", "/finish?jobId=", "/reStoreJob?jobId="]
+    for path in cases:
+        with subtests.test(path=path):
+            answer = client.get(path).json
+            assert (answer["success"], answer["message"]) == (False, "there is no jobId")
 
 
 def test_no_id_to_restore(client: JavaClient) -> None:
@@ -73,15 +73,19 @@ def test_an_id_that_is_none(client: JavaClient, query: str) -> None:
     assert response.status == 200 and not response.json["success"]
 
 
-@pytest.mark.parametrize("path", ["/", "/pull", "/admin/x", "/push/x", "/get/topic", "/%C3%A9"])
-def test_an_unknown_path(client: JavaClient, path: str) -> None:
-    assert refused(client.get(path), 404, "Not Found", path)
+def test_an_unknown_path(subtests: pytest.Subtests, client: JavaClient) -> None:
+    cases: list[str] = ["/", "/pull", "/admin/x", "/push/x", "/get/topic", "/%C3%A9"]
+    for path in cases:
+        with subtests.test(path=path):
+            assert refused(client.get(path), 404, "Not Found", path)
 
 
-@pytest.mark.parametrize("first", ["GET /push", "PUT /push", "DELETE /delete", "PUT /clearAll"])
-def test_a_method_that_a_path_does_not_take(client: JavaClient, first: str) -> None:
-    response = client.connection.ask(first, "Host: localhost\nContent-Length: 0")
-    assert refused(response, 405, "Method Not Allowed", first.partition(" ")[2])
+def test_a_method_that_a_path_does_not_take(subtests: pytest.Subtests, client: JavaClient) -> None:
+    cases: list[str] = ["GET /push", "PUT /push", "DELETE /delete", "PUT /clearAll"]
+    for first in cases:
+        with subtests.test(first=first):
+            response = client.connection.ask(first, "Host: localhost\nContent-Length: 0")
+            assert refused(response, 405, "Method Not Allowed", first.partition(" ")[2])
 
 
 def test_a_full_topic(client: JavaClient) -> None:

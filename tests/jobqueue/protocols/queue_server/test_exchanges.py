@@ -108,9 +108,10 @@ async def test_a_leader_may_have_a_number_and_a_host_from_the_settings(redis_ser
         assert (await client.ask(action=4, queue="q"))["node_id"] == 7
 
 
-@pytest.mark.parametrize(
-    ("members", "reason"),
-    [
+async def test_a_refusal_has_a_reason_and_our_sentence_and_changes_nothing(
+    subtests: pytest.Subtests, client: Tcp | Udp, served: Served
+) -> None:
+    cases: list[tuple[str, str]] = [
         ('"action":1', "field error"),
         ('"action":1,"queue":"","data":"x"', "field error"),
         ('"action":1,"queue":7,"data":"x"', "field error"),
@@ -143,16 +144,14 @@ async def test_a_leader_may_have_a_number_and_a_host_from_the_settings(redis_ser
         ('"action":9,"queue":"q"', "invalid action"),
         ('"action":"produce"', "invalid action"),
         ('"queue":"q"', "invalid action"),
-    ],
-)
-async def test_a_refusal_has_a_reason_and_our_sentence_and_changes_nothing(
-    client: Tcp | Udp, served: Served, members: str, reason: str
-) -> None:
-    answer = json.loads(await client.exchange(b"{%b}" % f'{members},"seq":12345678901234567890'.encode()))
-    assert (answer["code"], answer["reason"], answer["seq"]) == (-1, reason, 12345678901234567890)
-    assert answer["detail"] and "data" not in answer
-    assert (await served.native(command="stats"))["counts"]["ready"] == 0
-    assert (await client.ask(action=2, queue="q"))["code"] == 0, "it goes on"
+    ]
+    for members, reason in cases:
+        with subtests.test(members=members, reason=reason):
+            answer = json.loads(await client.exchange(b"{%b}" % f'{members},"seq":12345678901234567890'.encode()))
+            assert (answer["code"], answer["reason"], answer["seq"]) == (-1, reason, 12345678901234567890)
+            assert answer["detail"] and "data" not in answer
+            assert (await served.native(command="stats"))["counts"]["ready"] == 0
+            assert (await client.ask(action=2, queue="q"))["code"] == 0, "it goes on"
 
 
 async def test_all_members_come_back_as_they_came(client: Tcp | Udp) -> None:
@@ -194,12 +193,25 @@ async def test_a_null_is_as_good_as_none(client: Tcp | Udp) -> None:
     assert (await client.ask(action=2, queue="q", wait=None))["data"] == "x"
 
 
-@pytest.mark.parametrize(
-    "data", ["", "test_1", '{"a": 1}', "[1,2]", "{no}", '"', "\0\n", "é中😀", "/\\", "7", "null", '{"a":1e999}']
-)
-async def test_data_come_out_as_they_went_in(client: Tcp | Udp, data: str) -> None:
-    await client.ask(action=1, queue="q", data=data)
-    assert (await client.ask(action=2, queue="q"))["data"] == data
+async def test_data_come_out_as_they_went_in(subtests: pytest.Subtests, client: Tcp | Udp) -> None:
+    cases: list[str] = [
+        "",
+        "test_1",
+        '{"a": 1}',
+        "[1,2]",
+        "{no}",
+        '"',
+        "\0\n",
+        "é中😀",
+        "/\\",
+        "7",
+        "null",
+        '{"a":1e999}',
+    ]
+    for data in cases:
+        with subtests.test(data=data):
+            await client.ask(action=1, queue="q", data=data)
+            assert (await client.ask(action=2, queue="q"))["data"] == data
 
 
 async def test_answers_are_not_escaped_beyond_what_json_needs(client: Tcp | Udp) -> None:
