@@ -33,8 +33,8 @@ class Scene:
     async def popper(self, ttr_s: float = 60.0) -> Driver:
         return await self._stack.enter_async_context(self.wires.popper(self.kind, ttr_s=ttr_s))
 
-    async def figures(self) -> object:
-        """What the topic holds and has seen."""
+    async def figures(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many jobs the topic has in each state, and what became of jobs."""
         async with self.wires.native() as native:
             answer = await native.ask("stats", topic=self.topic)
             return answer["counts"], answer["totals"]
@@ -141,6 +141,8 @@ async def a_client_that_hangs_up_while_it_waits_takes_nothing(scene: Scene) -> N
     await gone.close()
     await adder.add(scene.topic, BODY)
     assert await other.finish(await taken(other, scene.topic))  # its lease would have been a minute
+    _, totals = await scene.figures()
+    assert totals["delivered"] == 1, "no try was used up for the client that hung up"
 
 
 async def a_client_that_dies_with_a_job_in_hand_does_not_keep_it(scene: Scene) -> None:

@@ -29,6 +29,8 @@ TEXTS = [
     b"12",
     b"null",
     b'"in quotes"',
+    b'"',
+    b"/\\",
     b'{"b":1,"a":[1,2.50,1e3,"\\u00e9"]}',
     b'{ "spaces" : 1 }',
     b'{"twice":1,"twice":2}',
@@ -46,6 +48,8 @@ TEXTS = [
 ]
 """What every protocol can add."""
 EMPTY = b""
+HUGE = b'{"a":1e999}'
+"""JSON that no double holds, which the native protocol refuses."""
 BYTES = [b"\xff\xfe\x00\x01", b"\xed\xa0\x80", b'{"a":"\xff"}', bytes(range(256))]
 """What only protocols of bytes can add; the others show it as base64."""
 OF_BYTES = (Beanstalkd, Lmstfy)
@@ -60,7 +64,8 @@ async def wires(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Wires]
 def bodies(adder: type[Driver]) -> list[bytes]:
     """What a protocol can add."""
     empty = [] if adder is Camellia else [EMPTY]
-    return TEXTS + empty + (BYTES if adder in OF_BYTES else [])
+    huge = [] if adder is Native else [HUGE]
+    return TEXTS + empty + huge + (BYTES if adder in OF_BYTES else [])
 
 
 def shown(body: bytes, popper: type[Driver]) -> bytes:

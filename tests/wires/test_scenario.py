@@ -7,17 +7,17 @@ import pytest
 from buckets.redis.client import Redis
 from tests.kit.redis_cluster import ClusterSet
 from tests.kit.redis_server import RedisServer
-from tests.wires.drivers import Driver
 from tests.wires.scenario import play
 from tests.wires.serving import DRIVERS, serving
 
 
-@pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.NAME)
 async def test_a_job_lives_its_life_by_each_protocol(
-    kind: type[Driver], redis_server: RedisServer, redis: Redis
+    subtests: pytest.Subtests, redis_server: RedisServer, redis: Redis
 ) -> None:
     async with serving(redis_server.url) as wires:
-        await play(wires, kind)
+        for kind in DRIVERS:
+            with subtests.test(protocol=kind.NAME):
+                await play(wires, kind)
 
 
 async def test_the_same_holds_on_a_cluster_with_several_processes_on_each_port() -> None:

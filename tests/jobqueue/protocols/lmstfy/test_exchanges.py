@@ -43,12 +43,14 @@ def test_every_answer_has_a_request_id(client: GoClient, queue: str) -> None:
     assert all(response.headers["x-request-id"] for response in responses)
 
 
-@pytest.mark.parametrize("data", [b"", b"text", b'{"a": 1}', b"[1,2]", b"\xff\x00\x80", "é\n".encode(), b'"', b"12"])
-def test_data_come_back_byte_for_byte(client: GoClient, queue: str, data: bytes) -> None:
-    job_id = client.publish(queue, data)
-    seen = client.ask("GET", f"{queue}/job/{job_id}").json
-    assert (data_of(seen), seen["attributes"]) == (data, None)
-    assert data_of(client.consume(queue).json) == data
+def test_data_come_back_byte_for_byte(subtests: pytest.Subtests, client: GoClient, queue: str) -> None:
+    cases: list[bytes] = [b"", b"text", b'{"a": 1}', b"[1,2]", b"\xff\x00\x80", "é\n".encode(), b'"', b"12"]
+    for data in cases:
+        with subtests.test(data=data):
+            job_id = client.publish(queue, data)
+            seen = client.ask("GET", f"{queue}/job/{job_id}").json
+            assert (data_of(seen), seen["attributes"]) == (data, None)
+            assert data_of(client.consume(queue).json) == data
 
 
 def test_a_native_worker_gets_json_as_an_object_and_text_as_a_string(
