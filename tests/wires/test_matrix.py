@@ -98,10 +98,11 @@ async def test_a_native_worker_gets_an_object_where_the_text_was_one_and_else_a_
     for adder in DRIVERS:
         async with wires.driver(adder) as into, wires.native() as native:
             for body, value in ((b'{"a":[1]}', {"a": [1]}), (b"12", "12"), (b'"x"', '"x"'), (b"[1,", "[1,")):
-                await into.add("n/q", body)
+                added = await into.add("n/q", body)
                 job = await native.ask("pop", topic="n/q")
                 assert job["value"] == value, adder.NAME
                 assert (await native.ask("finish", id=job["id"], lease=job["lease"]))["success"]
+                assert not await into.is_there("n/q", added.name), adder.NAME
 
 
 async def test_a_job_is_found_natively_under_the_name_that_its_dialect_made_of_it(wires: Wires) -> None:

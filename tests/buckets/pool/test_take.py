@@ -162,27 +162,6 @@ async def test_the_place_of_a_job_that_died_of_its_ttl_is_stale_once_it_is_taken
     await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("within", ["t", "*", "t*", ""])
-async def test_a_job_within_is_taken(pool: Pool, within: str) -> None:
-    await add(pool, "a")
-    assert (await pool.take("a", within=within)).topic == "t"
-
-
-async def test_a_job_of_another_topic_is_not_found_and_not_changed(
-    subtests: pytest.Subtests, new_pool: NewPool, clock: HeldClock
-) -> None:
-    for bring in (*TAKEN, reserved, finished, deleted):
-        with subtests.test(bring=bring.__name__):
-            pool = await new_pool()
-            await bring(pool, clock)
-            before = await get(pool, "a")
-            for within in ("u", "tt", "u*", "tt*"):
-                with pytest.raises(NotFound) as refused:
-                    await pool.take("a", within=within)
-                assert refused.value.state is None
-            assert await pool.get("a") == before
-
-
 async def test_a_taken_job_whose_caller_is_gone_goes_back(own_server: RedisServer) -> None:
     redis = Redis(own_server.url)
     pool = await Pool.open(redis)

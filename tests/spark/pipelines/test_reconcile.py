@@ -91,8 +91,9 @@ def test_all_is_well_when_each_job_is_there_or_was_added_now(
 ) -> None:
     flags = table(folder, {"id": "w/1"}, {"id": "w/2"})
     add(serving, topic, "w/1", at=LATER + 0.004)
-    assert run(serving, topic, *flags).well is False
-    assert counts(run(serving, topic, *flags)) == {"expected": 2, "ok": 1, "missing": 1}  # without --due-at: by id only
+    report = run(serving, topic, *flags)  # without --due-at: by id only
+    assert report.well is False
+    assert counts(report) == {"expected": 2, "ok": 1, "missing": 1}
     due = ["--due-at", "due"]
     assert counts(run(serving, topic, *flags, *due, "--tolerance", "3"))["wrong_due"] == 1
     report = run(serving, topic, *flags, *due, "--tolerance", "4", "--repair")

@@ -53,17 +53,6 @@ def test_data_come_back_byte_for_byte(subtests: pytest.Subtests, client: GoClien
             assert data_of(client.consume(queue).json) == data
 
 
-def test_a_native_worker_gets_json_as_an_object_and_text_as_a_string(
-    served: Served, client: GoClient, queue: str
-) -> None:
-    client.publish(queue, b'{"a": 1}')
-    client.publish(queue, b"text")
-    popped = served.native("pop", topic=f"l.ns/{queue}", count=2)["jobs"]
-    assert [job["value"] for job in popped] == [{"a": 1}, "text"]
-    assert served.native("finish", id=popped[0]["id"])["success"]
-    assert client.ask("GET", f"{queue}/job/{popped[0]['id']}").status == 404
-
-
 def test_a_native_job_is_consumed_by_its_own_id_in_their_spelling(served: Served, client: GoClient, queue: str) -> None:
     job_id = f"{queue}/a#b@c=d:1"
     served.native("add", topic=f"l.ns/{queue}", id=job_id, body={"x": 1}, tries=0, headers={"trace": "t1"})

@@ -208,16 +208,6 @@ async def test_a_job_of_another_protocol_has_a_number_for_its_lease(served: Serv
     assert (await served.native(command="get", id="order:7"))["state"] == "finished"
 
 
-async def test_a_native_worker_pops_and_finishes_what_was_produced(served: Served, tcp: Tcp) -> None:
-    for data in ('{"order": 7}', "plain"):
-        await tcp.ask(action=1, queue="orders", data=data, retry=60)
-    for value in ({"order": 7}, "plain"):
-        job = await served.native(command="pop", topic="orders")
-        assert job["value"] == value
-        assert (await served.native(command="finish", id=job["id"], lease=job["lease"]))["success"]
-    assert (await tcp.ask(action=4, queue="orders"))["size"] == 0
-
-
 async def test_the_wait_status_is_the_sum_of_the_whole_seconds_that_the_first_16_have_waited(
     served: Served, tcp: Tcp
 ) -> None:
