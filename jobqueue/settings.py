@@ -263,7 +263,7 @@ def _given(
     """What each source has, with its kind and its name in a sentence; later ones override earlier ones."""
     environment = os.environ if environment is None else environment
     path = file_of(file, environment)
-    yield "file", f"the file {path}", _read(path) if path else {}
+    yield "file", f"the file {path}", read(path) if path else {}
     yield "environment", _ENVIRONMENT, dict(_from_environment(environment))
     yield "flag", "the flags", {name: value for name, value in (flags or {}).items() if value is not None}
 
@@ -411,7 +411,8 @@ def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path 
     return Path(path) if path else None
 
 
-def _read(path: str) -> dict[str, Any]:
+def read(path: str) -> dict[str, Any]:
+    """What a file has, unchecked. Raises SettingsError."""
     try:
         return tomllib.loads(Path(path).read_text())
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What the command line shows a service, and whom it trusts: its options and their variables.
+"""Which service the command line asks, what it shows it, and whom it trusts: its options and their variables.
 
 There is no option for the token itself: everybody on a machine sees the arguments of all programs. It is taken from
-JOBQUEUE_TOKEN, or from a file.
+JOBQUEUE_TOKEN, or from a file. `--config` names a file that has all of it, or the settings of the service.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from jobqueue import settings
+from jobqueue.cli.healthcheck import LOOPBACK, Place
+from jobqueue.dialect_settings import hint
+from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields
+
+DEFAULT_URL = "http://127.0.0.1:8000"
 
 _FILES = {
     "token_file": "file with the token to show, instead of JOBQUEUE_TOKEN",
@@ -20,6 +28,10 @@ _FILES = {
     "cert_file": "certificate to show at an https URL (PEM)",
     "key_file": "its key, if that is in a file of its own (PEM)",
 }
+_CONFIG = (
+    "file (TOML) with url, token_file, ca_file, cert_file and key_file, or the settings of a service of this machine;"
+    " also JOBQUEUE_CONFIG"
+)
 _BY_ANOTHER = "another token is given by JOBQUEUE_TOKEN or --token-file"
 
 
@@ -39,8 +51,98 @@ def parameters() -> list[click.Option]:
 
 def accepted(command: Callable[..., None]) -> Callable[..., None]:
     """Decorator: add the options to a command that click makes of a function."""
-    command.__dict__.setdefault("__click_params__", []).extend(reversed(parameters()))
+    return _with(command, parameters())
+
+
+def of_service() -> list[click.Option]:
+    """The options that say which service is asked, and these."""
+    text = f"where the service listens [{DEFAULT_URL}]"
+    url = click.Option(["--url"], envvar="JOBQUEUE_URL", show_envvar=True, help=text)
+    return [url, click.Option(["--config"], metavar="FILE", help=_CONFIG), *parameters()]
+
+
+def asking(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorator: as `accepted`, with the options that say which service is asked."""
+    return _with(command, of_service())
+
+
+def _with(command: Callable[..., None], options: list[click.Option]) -> Callable[..., None]:
+    command.__dict__.setdefault("__click_params__", []).extend(reversed(options))
     return command
+
+
+def asked(given: dict[str, Any]) -> tuple[str, AccessFields]:
+    """The URL of the service that a command asks, and what it is shown, by the options of `asking`, which are removed
+    from those of the command. Raises UsageError.
+
+    --url or --config on the command line, else JOBQUEUE_URL, else the file that JOBQUEUE_CONFIG names. A file's token
+    is shown to no other service than the file's.
+    """
+    url, config, files = given.pop("url"), given.pop("config"), taken(given)
+    if url is not None and config is not None:
+        if click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--url and --config exclude each other: each says which service is asked")
+        url = None
+    if url is None:
+        url, files = _configured(config, files)
+    return url, files
+
+
+def _configured(config: str | None, files: AccessFields) -> tuple[str, AccessFields]:
+    """As `asked`, by a file, or by the file that JOBQUEUE_CONFIG names."""
+    if settings.file_of(config) is None:
+        return DEFAULT_URL, files
+    found = profile(config, files)
+    if found is not None:
+        return found
+    try:
+        chosen = settings.load({}, config)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    url = url_of(chosen)
+    if not url:
+        raise click.UsageError("port = 0 is any free port, which only the log of the service names: use --url")
+    return url, files
+
+
+def profile(config: str | None, files: AccessFields) -> tuple[str, AccessFields] | None:
+    """The URL that a file names, and what its service is shown: what the options say, else the file; None for a file of
+    settings, and without a file. Raises UsageError.
+
+    `config`: None for the file that JOBQUEUE_CONFIG names.
+    """
+    path = settings.file_of(config)
+    if path is None:
+        return None
+    try:
+        values = settings.read(path)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    if "url" not in values:
+        return None
+    known = {"url", *_FILES}
+    for name, value in values.items():
+        if name not in known and "sinks" not in values:  # the file of `deliver` has more
+            meant = hint(name, known)
+            raise click.UsageError(f"{path}: {name} is unknown beside url{meant}; known are {', '.join(sorted(known))}")
+        if name in known and not isinstance(value, str):
+            raise click.UsageError(f"{path}: {name} must be text")
+    merged: AccessFields = {
+        "token_file": files.get("token_file") or values.get("token_file"),
+        "ca_file": files.get("ca_file") or values.get("ca_file"),
+        "cert_file": files.get("cert_file") or values.get("cert_file"),
+        "key_file": files.get("key_file") or values.get("key_file"),
+    }
+    return values["url"], merged
+
+
+def url_of(chosen: settings.Settings) -> str:
+    """Where a service with these settings listens; empty: on any free port."""
+    if chosen.socket:
+        return f"unix://{chosen.socket}"
+    if chosen.port == 0:
+        return ""
+    return str(Place(LOOPBACK.get(chosen.host, chosen.host), chosen.port, "", chosen.tls_cert))
 
 
 def taken(given: dict[str, Any]) -> AccessFields:

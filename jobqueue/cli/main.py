@@ -30,6 +30,8 @@ from jobqueue.errors import SettingsError
 from jobqueue.schema import mistakes
 
 if TYPE_CHECKING:
+    from jobqueue_client.access.options import AccessFields
+
     from jobqueue.health.findings import Findings
     from jobqueue.process import Lifecycle
 
@@ -202,8 +204,7 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
     from jobqueue.cli.check.check import check  # noqa: PLC0415 - as above
     from jobqueue.cli.check.service import check_running  # noqa: PLC0415
 
-    files = access.taken(flags)
-    url = _url_alone(ctx, url, config, flags)
+    url, files = _place(ctx, url, config, flags)
     sys.exit(0 if _report(check_running(url, files) if url else check(flags, config, files)) else 1)
 
 
@@ -223,9 +224,9 @@ def doctor_command(
     from jobqueue.cli.check.bundle import Bundle  # noqa: PLC0415 - as above
     from jobqueue.cli.check.doctor import Patient, examine  # noqa: PLC0415
 
-    files = access.taken(flags)
+    url, files = _place(ctx, url, config, flags)
     collected = Bundle() if bundle else None
-    passed = _report(examine(Patient(_url_alone(ctx, url, config, flags), flags, config, files), collected))
+    passed = _report(examine(Patient(url, flags, config, files), collected))
     if bundle and collected:
         try:
             collected.write(bundle)
@@ -235,13 +236,20 @@ def doctor_command(
     sys.exit(0 if passed else 1)
 
 
-def _url_alone(ctx: click.Context, url: str | None, config: str | None, flags: dict[str, Any]) -> str | None:
-    """The URL of the service to look at; None for other options, which override JOBQUEUE_URL. Raises UsageError."""
-    if not (url and (config or any(flag is not None for flag in flags.values()))):
-        return url
-    if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--url checks a running service, the other options one that is to be started")
-    return None
+def _place(
+    ctx: click.Context, url: str | None, config: str | None, flags: dict[str, Any]
+) -> tuple[str | None, AccessFields]:
+    """The URL of the service to look at, and what it is shown; no URL where other options, which override JOBQUEUE_URL,
+    say what is to be looked at. Raises UsageError."""
+    files = access.taken(flags)
+    others = any(flag is not None for flag in flags.values())
+    if url and (config or others):
+        if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--url checks a running service, the other options one that is to be started")
+        url = None
+    if url or others:
+        return url, files
+    return access.profile(config, files) or (None, files)
 
 
 def _report(findings: Findings) -> bool:

@@ -13,8 +13,6 @@ from jobqueue.cli import access, options, times
 from jobqueue.schema import params
 from jobqueue.schema.checks import KEEPS_BODY
 
-DEFAULT_URL = "http://127.0.0.1:8000"
-
 # The options of a command that are not fields.
 _OWN: dict[str, list[click.Option]] = {
     "add": [click.Option(["--text"], is_flag=True, help="send BODY as a string, not as JSON")],
@@ -101,27 +99,20 @@ def _command(name: str) -> click.Command:
 
 def _common() -> list[click.Option]:
     return [
-        click.Option(
-            ["--url"],
-            envvar="JOBQUEUE_URL",
-            default=DEFAULT_URL,
-            show_default=True,
-            show_envvar=True,
-            help="where the service listens",
-        ),
-        *access.parameters(),
+        *access.of_service(),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON on a terminal too"),
     ]
 
 
-def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: Any) -> None:
+def _talk(name: str, /, as_json: bool, text: bool = False, **given: Any) -> None:
     # Loading aiohttp takes 0.25 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue.cli import ask, bulk, watch  # noqa: PLC0415
     from jobqueue.cli.client import Client  # noqa: PLC0415
     from jobqueue.cli.operation import talks as operations  # noqa: PLC0415
     from jobqueue.cli.output import Output  # noqa: PLC0415
 
-    client = Client(url, access.shown(url, access.taken(given)))
+    url, files = access.asked(given)
+    client = Client(url, access.shown(url, files))
     extras = ask.Extras(*(given.pop(wish, None) for wish in ask.Extras._fields))
     _check_count(given.get("count"), extras.all)
     if name in ("add", "schedule") and given["body"] is None and given.get("if_exists") not in KEEPS_BODY:

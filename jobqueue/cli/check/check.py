@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from buckets.errors import JobQueueError, Unfit
 from jobqueue import settings
 from jobqueue.access.secret_values import without_secret
+from jobqueue.cli.access import url_of
 from jobqueue.cli.check.service import check_running
-from jobqueue.cli.healthcheck import LOOPBACK, Place
 from jobqueue.errors import SettingsError
 from jobqueue.health.access import check_access
 from jobqueue.health.findings import Finding, Findings
@@ -65,13 +65,6 @@ async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields 
         return
     async for finding in check_running(url, files, absent="warn"):
         yield finding
-
-
-def url_of(chosen: Settings) -> str:
-    """Where a service with these settings listens; empty: on any free port."""
-    if chosen.port == 0:
-        return ""
-    return str(Place(LOOPBACK.get(chosen.host, chosen.host), chosen.port, "", chosen.tls_cert))
 
 
 async def redis_of(chosen: Settings) -> str:

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobqueue import __version__, settings
 from jobqueue.cli import humanize
-from jobqueue.cli.access import shown
+from jobqueue.cli.access import shown, url_of
 from jobqueue.cli.check.bundle import Bundle, redis_facts, versions
-from jobqueue.cli.check.check import check, redis_of, url_of
+from jobqueue.cli.check.check import check, redis_of
 from jobqueue.cli.check.service import check_running
 from jobqueue.cli.client import Client, Refusal, Unreachable, base_of, session_of
 from jobqueue.errors import SettingsError

@@ -9,7 +9,6 @@ import click
 
 from jobqueue import settings
 from jobqueue.cli import access
-from jobqueue.cli.service_commands import DEFAULT_URL
 from jobqueue.console.options import COLOURS
 from jobqueue.errors import SettingsError
 
@@ -27,7 +26,7 @@ def _trusting(command: Any) -> Any:
 @click.option(
     "--url",
     envvar="JOBQUEUE_URL",
-    default=DEFAULT_URL,
+    default=access.DEFAULT_URL,
     show_default=True,
     show_envvar=True,
     help="where the service listens",

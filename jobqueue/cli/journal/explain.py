@@ -13,7 +13,6 @@ import click
 from jobqueue.cli import access
 from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
 from jobqueue.cli.journal.typed import Id
-from jobqueue.cli.service_commands import DEFAULT_URL
 from jobqueue.schema import fields
 
 if TYPE_CHECKING:
@@ -53,21 +52,12 @@ def _number(typed: str) -> float:
     metavar="N|TIME|all",
     help="the life of this number (1: the first), that was created then (UTC, as printed), or all lives [the newest]",
 )
-@click.option(
-    "--url",
-    envvar="JOBQUEUE_URL",
-    default=DEFAULT_URL,
-    show_default=True,
-    show_envvar=True,
-    help="where the service listens",
-)
-@access.accepted
+@access.asking
 @reading_journal("read this journal, and ask no service")
 @click.option("--json", "as_json", is_flag=True, help="print JSON on a terminal too")
 def explain_command(
     job_id: str,
     life: float | str | None,
-    url: str,
     url_from: str | None,
     url_file: str | None,
     source: str | None,
@@ -94,7 +84,8 @@ def explain_command(
         _show(await client.ask("explain", **fields), out)
         return ask.DONE
 
-    client = Client(url, access.shown(url, access.taken(given)))
+    url, files = access.asked(given)
+    client = Client(url, access.shown(url, files))
     sys.exit(asyncio.run(ask.hold(talk, client, asked, ask.Extras(), out)))
 
 

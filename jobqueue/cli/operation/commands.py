@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobqueue.cli import access, options, times
-from jobqueue.cli.service_commands import DEFAULT_URL
 from jobqueue.schema import params
 
 if TYPE_CHECKING:
@@ -23,15 +22,7 @@ _KINDS = ("kick", "delete", "run", "reschedule", "find")
 def _asking(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say which service is asked, and how it is shown."""
     as_json = click.option("--json", "as_json", is_flag=True, help="print JSON on a terminal too")
-    url = click.option(
-        "--url",
-        envvar="JOBQUEUE_URL",
-        default=DEFAULT_URL,
-        show_default=True,
-        show_envvar=True,
-        help="where the service listens",
-    )
-    return url(access.accepted(as_json(command)))
+    return access.asking(as_json(command))
 
 
 _WAIT = click.option("--wait", is_flag=True, help="wait for its end, and show how far it is")
@@ -55,13 +46,14 @@ def operation_group() -> None:
     """
 
 
-def _hold(talk: Talk, url: str, as_json: bool, given: dict[str, Any]) -> None:
+def _hold(talk: Talk, as_json: bool, given: dict[str, Any]) -> None:
     # Loading aiohttp takes 0.25 s: `--help` and a wrong option do not wait for it.
     from jobqueue.cli import ask  # noqa: PLC0415
     from jobqueue.cli.client import Client  # noqa: PLC0415
     from jobqueue.cli.output import Output  # noqa: PLC0415
 
-    client = Client(url, access.shown(url, access.taken(given)))
+    url, files = access.asked(given)
+    client = Client(url, access.shown(url, files))
     fields = options.fields_of(given)
     sys.exit(asyncio.run(ask.hold(talk, client, fields, ask.Extras(), Output(as_json))))
 
@@ -92,7 +84,6 @@ def plan_command(
     shift: float | None,
     at: float | str | None,
     spread: float | None,
-    url: str,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -109,7 +100,7 @@ def plan_command(
     files = {name: given.pop(name) for name in tuple(given) if name not in params.FILTER}
     wanted = {name: value for name, value in given.items() if value is not None}
     asked = {"kind": kind, "filter": wanted, "shift": shift, "at": at, "spread": spread}
-    _hold(talks.plan, url, as_json, files | asked)
+    _hold(talks.plan, as_json, files | asked)
 
 
 @operation_group.command("start", short_help="Change the jobs of a plan")
@@ -118,24 +109,24 @@ def plan_command(
 @click.option("--rate", type=int, metavar="N", help="jobs a second at most, up to 20000 [1000]")
 @_WAIT
 @_asking
-def start_command(wait: bool, url: str, as_json: bool, **given: Any) -> None:
+def start_command(wait: bool, as_json: bool, **given: Any) -> None:
     """Change the jobs of a plan, in the background. Without --expect it shows how many there are, and asks.
 
     With --wait, exit code 1: it failed, or was cancelled. Ctrl-C ends the waiting alone.
     """
     from jobqueue.cli.operation import talks  # noqa: PLC0415 - as above
 
-    _hold(partial(talks.start, wait), url, as_json, given)
+    _hold(partial(talks.start, wait), as_json, given)
 
 
 def _steering(do: str, summary: str) -> None:
     @operation_group.command(do, help=summary)
     @_ID
     @_asking
-    def command(url: str, as_json: bool, **given: Any) -> None:
+    def command(as_json: bool, **given: Any) -> None:
         from jobqueue.cli.operation import talks  # noqa: PLC0415 - as above
 
-        _hold(partial(talks.steer, do), url, as_json, given)
+        _hold(partial(talks.steer, do), as_json, given)
 
 
 _steering("pause", "Halt an operation.")
@@ -147,20 +138,20 @@ _steering("cancel", "End an operation. Jobs that it has changed stay as they are
 @_ID
 @_WAIT
 @_asking
-def get_command(wait: bool, url: str, as_json: bool, **given: Any) -> None:
+def get_command(wait: bool, as_json: bool, **given: Any) -> None:
     """Show an operation, and how far it is; of a find, the ids.
 
     With --wait, exit code 1: it failed, or was cancelled. Ctrl-C ends the waiting alone.
     """
     from jobqueue.cli.operation import talks  # noqa: PLC0415 - as above
 
-    _hold(partial(talks.get, wait), url, as_json, given)
+    _hold(partial(talks.get, wait), as_json, given)
 
 
 @operation_group.command("list")
 @_asking
-def list_command(url: str, as_json: bool, **given: Any) -> None:
+def list_command(as_json: bool, **given: Any) -> None:
     """List the newest 100 operations, the newest first."""
     from jobqueue.cli.operation import talks  # noqa: PLC0415 - as above
 
-    _hold(talks.listing, url, as_json, given)
+    _hold(talks.listing, as_json, given)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobqueue.cli import access
-from jobqueue.cli.service_commands import DEFAULT_URL
 from jobqueue.sinks.webhook import signature
 
 if TYPE_CHECKING:
@@ -54,15 +53,7 @@ class _HostPattern(click.ParamType[str]):
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="NAME", help="take jobs of this topic; may be repeated"
 )
-@click.option(
-    "--url",
-    envvar="JOBQUEUE_URL",
-    default=DEFAULT_URL,
-    show_default=True,
-    show_envvar=True,
-    help="where the service listens",
-)
-@access.accepted
+@access.asking
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=50, show_default=True, help="jobs at a time")
 @click.option(
     "--per-host", type=click.IntRange(1), default=10, show_default=True, help="requests at a time to one host"
@@ -121,8 +112,8 @@ def callbacks_command(
     A body is {"url", "method", "headers", "payload"}. Only public addresses and those of --allow-network are called.
     """
     keys, topic_keys = _keys(secret_file), _topic_keys(topic_files, given["topics"])
-    files = access.taken(given)
-    shown = access.shown(given["url"], files)
+    url, files = access.asked(given)
+    shown = access.shown(url, files)
     # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue import logs  # noqa: PLC0415
     from jobqueue.sinks.webhook.worker import Options  # noqa: PLC0415
@@ -131,7 +122,7 @@ def callbacks_command(
     # Its events reach us through its hook; anything else that it logs is a defect.
     logging.getLogger("jobqueue_client").setLevel(logging.ERROR)
     options = Options(
-        url=given["url"],
+        url=url,
         topics=tuple(dict.fromkeys(given["topics"])),
         concurrency=given["concurrency"],
         per_host=given["per_host"],

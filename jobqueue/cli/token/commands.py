@@ -84,8 +84,11 @@ def _answers(url: str | None, where: dict[str, Any], *wishes: dict[str, Any]) ->
     from jobqueue.cli.token import asking  # noqa: PLC0415 - loading the service takes 0.3 s; help and errors do not wait for it
 
     config, files = where.pop("config"), access.taken(where)
-    if url is not None and (config or any(value is not None for value in where.values())):
+    others = any(value is not None for value in where.values())
+    if url is not None and (config or others):
         raise click.UsageError("--url asks a running service, the other options name a Redis")
+    if url is None and not others:
+        url, files = access.profile(config, files) or (None, files)
     try:
         ask_all = (
             asking.of_service(url, access.shown(url, files)) if url else asking.of_redis(settings.load(where, config))

@@ -31,6 +31,44 @@ async def test_the_token_is_that_of_the_environment_or_of_a_file(file: str) -> N
         assert server.shown == [f"Bearer {TOKEN}"] * 3
 
 
+async def test_a_file_says_which_service_is_asked_and_what_it_is_shown(file: str, tmp_path: Path) -> None:
+    profile = tmp_path / "shop.toml"
+    with Guarded(accepts(TOKEN)).serving() as server, Guarded(accepts(TOKEN)).serving() as other:
+        server.page = other.page = lambda authorization: (200, {"ready": True})
+        profile.write_text(f'url = "{server.url}"\ntoken_file = "{file}"\n')
+        elsewhere, nowhere = Shell(URL), Shell(other.url, JOBQUEUE_CONFIG=str(profile))
+        for command in ("stats", "check", "doctor", "token list", "operation list", "explain j"):
+            del server.shown[:]
+            await elsewhere.run(*command.split(), "--config", str(profile))
+            assert set(server.shown) == {f"Bearer {TOKEN}"}, command
+        # JOBQUEUE_URL is asked rather than the file of JOBQUEUE_CONFIG, whose token it is not shown.
+        assert (await nowhere.run("stats")).code == 1
+        assert other.shown == [None]
+    ran = await elsewhere.run("stats", "--url", URL, "--config", str(profile))
+    assert (ran.code, "--url and --config exclude each other" in ran.err) == (2, True)
+
+
+async def test_a_file_that_names_a_service_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    for text, said in (
+        ('url = "http://h"\ntokenfile = "x"', "tokenfile is unknown beside url; did you mean token_file?"),
+        ("url = 1", "url must be text"),
+        ("url =", "is not TOML"),
+        ("prot = 1", "the file"),
+        ("port = 0", "use --url"),
+    ):
+        file.write_text(text)
+        ran = await Shell(URL).run("stats", "--config", str(file))
+        assert (ran.code, said in ran.err) == (2, True), (text, ran)
+
+
+async def test_the_settings_of_a_service_say_where_it_listens(tmp_path: Path) -> None:
+    with Guarded(lambda authorization, asked: DONE).serving() as server:
+        file = tmp_path / "jobqueue.toml"
+        file.write_text(f"port = {server.url.rpartition(':')[2]}\n")
+        assert (await Shell(URL).run("stats", "--config", str(file))).code == 0
+
+
 async def test_no_flag_takes_a_token() -> None:
     ran = await Shell(URL).run("stats", "--token", TOKEN)
     assert ran.code == 2

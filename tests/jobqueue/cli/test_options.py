@@ -16,7 +16,7 @@ from jobqueue.protocols.command import reading
 from jobqueue.schema import params
 
 # Options that are not fields.
-OWN = {"url", "as_json", "text", "yes", "all", "watch", "token_file", "ca_file", "cert_file", "key_file"}
+OWN = {"url", "config", "as_json", "text", "yes", "all", "watch", "token_file", "ca_file", "cert_file", "key_file"}
 COMMANDS = {str(command.name): command for command in service_commands.commands()}
 
 
