@@ -12,13 +12,12 @@ from typing import NamedTuple
 import pytest
 
 from jobqueue.access import rights
-from jobqueue.cli.main import _SECTIONS, main
+from jobqueue.cli.main import main
 from jobqueue.schema import params
+from jobqueue.schema.commands import COMMANDS, HISTORY, JOBS, OF_TESTS, SERVICE, TOPICS
 from tests.kit.service import ROOT
 
 CLIENTS = ROOT / "clients"
-_FOR_PROGRAMS = {"leave"}
-"""No command of the command line for people: the help does not list it."""
 
 
 def _text(path: str) -> str:
@@ -32,7 +31,6 @@ def _repeated(path: str, name: str = "SAFE") -> set[str]:
 
 
 _PHP = "".join(file.read_text() for file in (CLIENTS / "php" / "src").glob("*.php"))
-_PYTHON_SAFE = _repeated("python/jobqueue_client/retry.py")
 _TABLE = _text("README.md").partition("| safe to repeat | not safe |")[2].partition("\n\n")[0]
 _METHODS = _text("README.md").partition("| method | sends | gives |")[2].partition("\n\n")[0]
 
@@ -50,14 +48,8 @@ class Place(NamedTuple):
 
 PLACES = (
     Place(
-        lambda name: (
-            name in main.commands and any(name in names for names in _SECTIONS.values()) != (name in _FOR_PROGRAMS)
-        ),
-        "no section of `jobqueue --help` lists it: _SECTIONS in jobqueue/cli/main.py",
-    ),
-    Place(
-        lambda name: name in rights.OPEN_TO_ALL or any(name in names for names in rights.OF_COMMANDS.values()),
-        "no right allows it, so only admins may call it: OF_COMMANDS in jobqueue/access/rights.py",
+        lambda name: name in COMMANDS,
+        "it has no row, so nothing says who may send it, and where the help lists it: jobqueue/schema/commands.py",
     ),
     Place(
         lambda name: _is_in(_TABLE, name),
@@ -106,11 +98,18 @@ def test_a_command_that_is_nowhere_lacks_everything() -> None:
     assert len(lacks("transmogrify")) == len(PLACES)
 
 
-def test_the_clients_repeat_the_same_commands() -> None:
-    """What nobody lists is not repeated after a lost answer."""
-    assert _repeated("node/src/retry.js") == _PYTHON_SAFE == _repeated("php/src/Retries.php")
-    unsafe = {"add", "pop", "run", "kick", "update", "purge", "token", "operation", "touch", "release", "bury"}
-    undecided = params.BY_NAME.keys() - _PYTHON_SAFE - unsafe
-    assert not undecided, (
-        f"safe to repeat, or not? _SAFE of each client lacks {undecided}; or it belongs to `unsafe` here"
-    )
+def test_the_rows_name_known_rights_and_sections() -> None:
+    assert COMMANDS.keys() == params.BY_NAME.keys() and OF_TESTS.keys() == params.OF_TESTS.keys()
+    assert {right for row in COMMANDS.values() for right in row.rights} == rights.OF_COMMANDS.keys()
+    assert {row.section for row in COMMANDS.values()} == {JOBS, TOPICS, HISTORY, SERVICE, None}
+    assert [name for name, row in COMMANDS.items() if row.section is None] == ["leave"]
+    assert main.commands.keys() >= {name for name, row in COMMANDS.items() if row.section}
+
+
+def test_the_clients_repeat_what_the_rows_say() -> None:
+    repeated = {name for name, row in COMMANDS.items() if row.repeat}
+    for file in ("python/jobqueue_client/retry.py", "node/src/retry.js", "php/src/Retries.php"):
+        assert _repeated(file) == repeated, f"the list SAFE of clients/{file} differs from jobqueue/schema/commands.py"
+    partly = {"add", "touch", "release", "bury", "operation"}  # by their fields
+    safe = "".join(line.split("|")[1] for line in _TABLE.splitlines()[1:] if "|" in line[1:])
+    assert {name for name in COMMANDS if _is_in(safe, name)} == repeated | partly

@@ -198,7 +198,7 @@ class Grant:
         A request of which nothing is carried out is answered late: a client that asks again at once would keep this
         process busy with refusals, and others waiting."""
         asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
-        free = [at for at in asked if rights.name_of(commands[at]) in rights.FREE]
+        free = [at for at in asked if rights.name_of(commands[at]) in rights.SPARED]
         quota.owe(len(free))
         metered = sorted({*asked} - {*free})
         try:
@@ -296,10 +296,7 @@ def _is_own(name: str | None, topic: str) -> bool:
 
 
 def _asks_for_bodies(command: Any) -> bool:
-    return bool(getattr(command, "body", False)) if isinstance(command, _SHOWING) else False
-
-
-_SHOWING = (params.Get, params.Peek, params.Schedules, inner.Get, inner.Peek)
+    return bool(getattr(command, "body", False)) if isinstance(command, rights.SHOWING) else False
 
 
 _BRINGING = (params.Add, params.Update, params.Schedule)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobqueue.schema import inner, params
+from jobqueue.schema import commands, inner
 
+_ROWS = commands.COMMANDS | commands.OF_TESTS
 OF_COMMANDS: dict[str, tuple[str, ...]] = {
-    "produce": ("add", "update", "delete", "schedule", "unschedule"),
-    "consume": ("pop", "finish", "touch", "release", "bury", "leave", "delete"),
-    "look": (
-        *("get", "explain", "peek", "stats", "topics", "workers", "schedules", "forecast", "find"),
-        *("instances", "health", "figures"),
-    ),
-    "operate": ("kick", "run", "pause", "resume", "purge", "operation"),
-    "admin": ("token", "actions", "clock", "reset", "settings"),
+    right: tuple(name for name, row in _ROWS.items() if right in row.rights)
+    for right in ("produce", "consume", "look", "operate", "admin")
 }
 """The commands that each right allows; `admin` allows those of all others, too."""
 BODIES = "bodies"
@@ -23,23 +18,24 @@ ADMIN = "admin"
 ACTOR = "actor"
 OF_NOTHING_ELSE = (BODIES, METRICS, ACTOR)
 """Rights that allow no command: to see the bodies of jobs, to read /metrics, to name the person who acts."""
-FREE = ("finish", "touch", "release", "bury", "leave")
-"""Commands that no rate refuses, since that would make work be done twice."""
-OPEN_TO_ALL: tuple[str, ...] = ("whoami",)
-"""Commands that need no right, but a valid token."""
+SPARED = frozenset(name for name, row in _ROWS.items() if row.is_spared)
+"""Commands that no rate refuses."""
+_OPEN_TO_ALL = tuple(name for name, row in _ROWS.items() if not row.rights)
 
-_KINDS: dict[str, type[Any]] = {**params.BY_NAME, **params.OF_TESTS}
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in (*inner.BY_NAME.items(), *_KINDS.items())} | {
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in inner.BY_NAME.items()} | {
     inner.Take: "pop",
     inner.Names: "topics",
     inner.Counter: "stats",
     inner.Restore: "kick",
 }
-COMMANDS = tuple(sorted(_KINDS))
+_NAMES |= {row.kind: name for name, row in _ROWS.items()}
+SHOWING = tuple(kind for kind, name in _NAMES.items() if _ROWS[name].shows_bodies)
+"""The structs of commands whose answers have bodies of jobs; their field `body` says whether they are asked for."""
+COMMANDS = tuple(sorted(_ROWS))
 """The names of all commands, each of which is a right of its own."""
 RIGHTS = (*OF_COMMANDS, *OF_NOTHING_ELSE)
 """The rights that have names of their own."""
-WORDS = frozenset((*RIGHTS, *COMMANDS)) - {*params.OF_TESTS}
+WORDS = frozenset((*RIGHTS, *COMMANDS)) - commands.OF_TESTS.keys()
 """What a token may be given. On a test service `admin` allows its own commands, too."""
 
 
@@ -53,7 +49,7 @@ def commands_of(rights: tuple[str, ...]) -> frozenset[str]:
     if ADMIN in rights:
         return frozenset(COMMANDS)
     allowed = {name for right in rights for name in OF_COMMANDS.get(right, (right,) if right in COMMANDS else ())}
-    return frozenset((*allowed, *OPEN_TO_ALL))
+    return frozenset((*allowed, *_OPEN_TO_ALL))
 
 
 def kinds_of(names: frozenset[str]) -> frozenset[type[Any]]:
@@ -63,4 +59,5 @@ def kinds_of(names: frozenset[str]) -> frozenset[type[Any]]:
 
 def right_for(name: str) -> str:
     """The right that a command needs, to be named in a refusal; of several the first."""
-    return next((right for right, names in OF_COMMANDS.items() if name in names), name)
+    row = _ROWS.get(name)
+    return row.rights[0] if row and row.rights else name

@@ -27,7 +27,7 @@ from jobqueue.cli.sinks.deliver import deliver_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token.commands import token_group
 from jobqueue.errors import SettingsError
-from jobqueue.schema import mistakes
+from jobqueue.schema import commands, mistakes
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import AccessFields
@@ -46,24 +46,19 @@ jobqueue serves on {url} - try, from another terminal:
 """
 
 
-# What the help lists, and where. `leave` is for programs.
+def _asking(section: str) -> tuple[str, ...]:
+    """The commands of a section that ask a service."""
+    return tuple(name for name, row in commands.COMMANDS.items() if row.section == section)
+
+
+# What the help lists, and where.
 _SECTIONS = {
     "Run a service": ("serve", "console", "callbacks", "deliver"),
-    "Add and process jobs": (
-        *("add", "get", "update", "run", "delete"),
-        *("schedule", "unschedule", "schedules"),
-        *("pop", "finish", "touch", "release", "bury"),
-    ),
-    "Look after topics": (
-        *("stats", "figures", "forecast", "topics", "workers", "peek", "find"),
-        *("pause", "resume", "kick", "purge", "operation"),
-    ),
-    "Know and restore history": ("explain", "audit", "journal", "restore"),
+    commands.JOBS: _asking(commands.JOBS),
+    commands.TOPICS: _asking(commands.TOPICS),
+    commands.HISTORY: (*_asking(commands.HISTORY), "audit", "journal", "restore"),
     "Set up": ("sizing", "config", "healthcheck", "completion"),
-    "Look after a service": (
-        *("check", "health", "doctor", "instances", "settings"),
-        *("fsck", "move", "token", "whoami", "actions"),
-    ),
+    commands.SERVICE: ("check", "doctor", *_asking(commands.SERVICE), "fsck", "move"),
 }
 
 

@@ -16,21 +16,8 @@ from msgspec import Raw, Struct, inspect
 
 from jobqueue.cli import times
 from jobqueue.schema import mistakes
+from jobqueue.schema.commands import COMMANDS
 
-# Positional arguments. Of commands that are not listed: the required fields.
-_POSITIONAL = {
-    "add": ("topic", "body"),
-    "schedule": ("name",),
-    "schedules": ("pattern",),
-    "pop": ("topics",),
-    "kick": ("id",),
-    "stats": ("topic",),
-    "forecast": ("topic",),
-    "find": ("prefix",),
-    "figures": ("topic",),
-    "topics": ("pattern",),
-    "workers": ("topic",),
-}
 _SEVERAL = {("get", "id")}  # given once or more often, though the command takes one: several commands are sent
 _SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member
 _METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "backoff": "DURATION,...", "zone": "ZONE"}
@@ -105,7 +92,8 @@ def _typed(parameter: click.Parameter) -> str:
 def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
     """The parameters of a command: the positional arguments in their order, then an option for each other field."""
     fields = {field.encode_name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]  # of a struct
-    positional = _POSITIONAL.get(name, tuple(field.encode_name for field in fields.values() if field.required))
+    typed = COMMANDS[name].arguments if name in COMMANDS else None
+    positional = tuple(field.encode_name for field in fields.values() if field.required) if typed is None else typed
     options = [field for each, field in fields.items() if each not in positional and not _is_alias(field, fields)]
     return [
         *(_argument(name, fields[each]) for each in positional),

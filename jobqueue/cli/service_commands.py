@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from jobqueue.cli import access, options, times
-from jobqueue.schema import params
 from jobqueue.schema.checks import KEEPS_BODY
+from jobqueue.schema.commands import COMMANDS
 
 # The options of a command that are not fields.
 _OWN: dict[str, list[click.Option]] = {
@@ -78,11 +78,11 @@ _TYPED = {"DURATION": f"DURATION: {times.DURATIONS}.", "TIME": f"TIME: {times.TI
 def commands() -> list[click.Command]:
     """A click command for each command of the protocol but `token` and `operation`, which are groups (in the folders of
     their names), and `explain`, which may also read a journal (journal/explain.py)."""
-    return [_command(name) for name in params.BY_NAME if name not in ("token", "operation", "explain")]
+    return [_command(name) for name in COMMANDS if name not in ("token", "operation", "explain")]
 
 
 def _command(name: str) -> click.Command:
-    struct = params.BY_NAME[name]
+    struct = COMMANDS[name].kind
     summary = struct.__doc__ or ""
     parameters = options.parameters(name, struct)
     return options.Command(

@@ -15,16 +15,16 @@ from buckets.errors import JobQueueError
 from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.caller import CALLER
 from jobqueue.access.grants import Grant
-from jobqueue.access.rights import name_of
+from jobqueue.access.rights import SHOWING, name_of
 from jobqueue.commands.answers import NOT_KNOWN, Answer
 from jobqueue.logs import REQUEST
 from jobqueue.schema import params
+from jobqueue.schema.commands import COMMANDS
 
 log = structlog.get_logger()
 
-_ALWAYS = {"kick", "run", "purge", "pause", "resume"}
-_OF_PERSONS = {"delete", "update", "bury", "release", "schedule", "unschedule"}
-_VIEWS = (params.Get, params.Peek, params.Schedules)
+_ALWAYS = {name for name, row in COMMANDS.items() if row.logged == "always"}
+_BY_PERSONS = {name for name, row in COMMANDS.items() if row.logged == "by persons"}
 _OF_TOKENS = {"create", "revoke", "rotate"}
 _OF_OPERATIONS = {"start", "pause", "resume", "cancel"}
 _SHOWN = ("topic", "id", "name", "state", "count", "seconds", "within", "operation")
@@ -39,12 +39,12 @@ def is_action(command: Any, user: str) -> bool:
         return command.action in _OF_TOKENS
     if isinstance(command, params.Operation):
         return command.do in _OF_OPERATIONS
-    return name in _ALWAYS or bool(user and name in _OF_PERSONS)
+    return name in _ALWAYS or bool(user and name in _BY_PERSONS)
 
 
 def is_view(command: Any, user: str, grant: Grant) -> bool:
     """Whether a command shows the bodies of jobs to a person, who is `user`."""
-    if not (user and isinstance(command, _VIEWS)):
+    if not (user and isinstance(command, SHOWING)):
         return False
     return grant.sees_bodies if command.body is None else command.body
 
@@ -132,7 +132,7 @@ def _outcome(command: Any, answer: Answer) -> dict[str, Any]:
         # A start is not done with the jobs, but with the plan.
         done, more = 1, {"kind": answer["kind"], "jobs": answer["count"], "filter": answer["filter"]}
     else:
-        done = 0 if isinstance(command, _VIEWS) else _changed(answer)
+        done = 0 if isinstance(command, SHOWING) else _changed(answer)
         more = {"id": answer["id"]} if isinstance(command, params.Token) and answer["success"] else {}
     return {"code": answer.get("code", "OK"), "done": done, **more}
 
