@@ -3,7 +3,6 @@ nothing. docs/protocols/ says what each setting means to its clients."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from ipaddress import ip_network
@@ -15,6 +14,7 @@ from msgspec import Meta, Struct
 from jobqueue.access.secret_values import read_secret, refuse_both
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
+from jobqueue.schema.mistakes import hint
 
 _Text = Annotated[str, Meta(max_length=255)]
 _Prefix = Annotated[str, Meta(pattern=rf"^(?:{fields.NAME_PATTERN})?\Z")]
@@ -204,12 +204,6 @@ def _expected(error: str) -> str:
     if "`key`" in error:
         return "the name of a namespace must be 1 to 64 characters of A-Z a-z 0-9 . _ -"
     return f"a prefix must be empty or {fields.NAME}"
-
-
-def hint(name: str, known: Any) -> str:
-    """The known name that is nearest to a wrong one, as the end of a sentence."""
-    near = difflib.get_close_matches(name, tuple(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check(dialects: Dialects, service_port: int, *, asks_tokens: bool = False) -> None:

@@ -20,9 +20,10 @@ from msgspec import Meta, Struct
 
 from jobqueue import dialect_settings
 from jobqueue.access.secret_values import read_secret, refuse_both, without_secret
-from jobqueue.dialect_settings import Dialects, hint
+from jobqueue.dialect_settings import Dialects
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
+from jobqueue.schema.mistakes import hint
 
 MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobqueue.access import rights
-from jobqueue.dialect_settings import hint
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
+from jobqueue.schema.mistakes import hint
 from jobqueue.schema.params import OF_TESTS
 
 MOST = 10_000

@@ -14,8 +14,8 @@ from click.core import ParameterSource
 
 from jobqueue import settings
 from jobqueue.cli.healthcheck import LOOPBACK, Place
-from jobqueue.dialect_settings import hint
 from jobqueue.errors import SettingsError
+from jobqueue.schema.mistakes import hint
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields

@@ -19,6 +19,12 @@ _LAST_UNIX_MS = 100_000_000_000_000
 _TIME = "an RFC 3339 time"  # among the words of a field that is a time
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """The known name that is nearest to a wrong one."""
+    near = difflib.get_close_matches(name[:_MOST_COMPARED], tuple(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def mistake(field: str, allowed: str, value: object) -> str:
     """The end of the sentence "`field` must be `allowed`", or nothing where no more can be said than that."""
     kind = next((word for each, word in _KINDS if isinstance(value, each)), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import re
@@ -18,6 +17,7 @@ from msgspec import Meta, Struct
 from jobqueue.access.secret_values import read_secret
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
+from jobqueue.schema.mistakes import hint
 from jobqueue.sinks import KINDS, OUR_HEADERS, Common, Template
 
 MOST_SINKS = 50
@@ -106,7 +106,7 @@ def _sink(path: str, name: str, table: dict[str, Any]) -> Common:
         raise SettingsError(f"{place}: the name of a sink must be 1 to 40 characters of A-Z a-z 0-9 . _ -")
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise SettingsError(f"{place}.kind must be one of {', '.join(sorted(KINDS))}{_hint(kind, KINDS)}")
+        raise SettingsError(f"{place}.kind must be one of {', '.join(sorted(KINDS))}{hint(str(kind), KINDS)}")
     try:
         module = importlib.import_module(KINDS[kind].module)
     except ModuleNotFoundError as error:
@@ -128,18 +128,13 @@ def _checked(given: Any, kind: Any, path: str, prefix: str) -> Any:
 
 def _explained(text: str, kind: type[Struct], prefix: str) -> str:
     if unknown := _UNKNOWN.match(text):
-        return f"{prefix}{unknown[1][:64]} is unknown{_hint(unknown[1], kind.__struct_fields__)}"
+        return f"{prefix}{unknown[1][:64]} is unknown{hint(unknown[1], kind.__struct_fields__)}"
     if missing := _MISSING.match(text):
         return f"{prefix}{missing[1]} is missing"
     match = _AT.match(text)
     assert match
     place = f"{prefix}{match[2] or ''}".rstrip(".")
     return f"{place}: {match[1][0].lower()}{match[1][1:]}"
-
-
-def _hint(name: object, known: Any) -> str:
-    near = difflib.get_close_matches(str(name), tuple(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _check(place: str, settings: Common) -> None:

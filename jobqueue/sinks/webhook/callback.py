@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -11,6 +10,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct
 from yarl import URL
+
+from jobqueue.schema.mistakes import hint
 
 _EXPECTED = {
     "url": "must be a string",
@@ -112,8 +113,7 @@ def _explained(text: str) -> str:
     """Why a body is not a callback, in our words; `text` is the message of msgspec."""
     if unknown := _UNKNOWN.fullmatch(text):
         name = unknown[1]
-        near = difflib.get_close_matches(name.lower(), _Body.__struct_fields__, 1)
-        return f"unknown field {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"unknown field {name[:_LONGEST_NAME]!r}{hint(name.lower(), _Body.__struct_fields__)}"
     if path := _PATH.search(text):
         return f"{path[1]} {_EXPECTED[path[1]]}"
     return "url is missing" if "missing required field" in text else "the body must be an object with a url"
