@@ -119,7 +119,7 @@ async def test_middleware_wraps_every_handler_the_first_outermost_and_its_error_
     ("option", "handler", "reason", "left"),
     [
         ("max_jobs: 2", "null", "max_jobs", 1),
-        ("max_time_s: 0.3", "usleep(400_000)", "max_time", 2),
+        ("max_time_s: 1.0", "usleep(1_100_000)", "max_time", 2),
         ("memory_mb: 90", "$GLOBALS['kept'] = str_repeat('x', 100 << 20)", "memory", 2),
         ("name: 'n'", "$worker->stop()", "stop", 2),
         ("name: 'n'", "posix_kill(getmypid(), SIGTERM)", "signal", 2),
