@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from typing import Any
+
+_NO_CONNECTION = re.compile(r"Error (-?\d+) connecting to (.+?)\. (.*?)\.?", re.DOTALL)
+"""The words of redis-py."""
 
 
 class Outage:
@@ -29,5 +34,8 @@ class Outage:
 
 
 def reason(error: BaseException) -> str:
-    """An error in words; some have none of their own."""
+    """An error in words; some have none of their own, and asyncio's say `Connect call failed` for each."""
+    if refused := _NO_CONNECTION.fullmatch(str(error)):
+        number, place, words = int(refused[1]), refused[2], refused[3]
+        return f"no connection to {place}: {(os.strerror(number) if number > 0 else words).lower()}"
     return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -20,6 +20,7 @@ _LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR ACL failure in script")
 # About one key, with the words of Redis 6 to 8 and Valkey 7 to 9, which scripts put others before.
 _OF_A_KEY = ("WRONGTYPE", "permissions to access a key", "permissions to access one of the keys")
 _LOGIN_S = 60.0
+_FIRST_TRY_S = 1.0
 _IN_TIME = 0.9  # of `timeout_s`
 _MOST_BYTES = 512 << 20  # of a value
 _LOOKS = 20  # that another process has for seeing an acknowledgement before the entry is trimmed
@@ -88,8 +89,7 @@ class Sink:
             grace_s = settings.timeout_s + _LOOKS * settings.poll_ms / 1000
             self._trimming = Trimming(redis, self._acks, settings.maxlen, grace_s=grace_s)
             async with asyncio.timeout(_IN_TIME * settings.timeout_s):  # so that its reason is known
-                with contextlib.suppress(WrongDestination):  # the others may go on
-                    await self._length(redis, self._sample(settings.topics[0]))
+                await self._reach(redis)
         except (ValueError, TypeError):
             raise Down("url is not a valid Redis URL") from None
         except TimeoutError:
@@ -97,6 +97,18 @@ class Sink:
         self._loops = [asyncio.create_task(self._trimming.run())]
         if self._acks:
             self._loops.append(asyncio.create_task(self._keep_looking(self._acks)))
+
+    async def _reach(self, redis: Redis) -> None:
+        """Wait for an answer. Raises Down as soon as it is known why there is none: Redis's client would try on."""
+        asked = asyncio.create_task(self._length(redis, self._sample(self._settings.topics[0])))
+        try:
+            await asyncio.wait((asked,), timeout=_FIRST_TRY_S)
+            if not asked.done() and redis.trouble:
+                raise Down(redis.trouble)
+            with contextlib.suppress(WrongDestination):  # the others may go on
+                await asked
+        finally:
+            asked.cancel()
 
     def _made_acks(self, redis: Redis) -> Acks | None:
         settings = self._settings

@@ -257,10 +257,10 @@ async def test_a_full_redis_refuses_with_a_counted_try(stage: Stage, streams: Re
 
 
 async def test_check_says_why_there_is_no_connection(stage: Stage) -> None:
-    stage.write(timeout_s=5)
+    stage.write(timeout_s=300)  # longer than this test waits: the reason is known before
     stage.broker.kill()
     assert await stage.check() == 1
-    assert "Connect call failed" in stage.check_text
+    assert "connection refused" in stage.check_text
 
 
 async def is_logged(stage: Stage, event: str) -> bool:
