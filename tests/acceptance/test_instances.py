@@ -209,7 +209,7 @@ async def test_one_frozen_redis_costs_a_request_one_deadline_and_a_starting_serv
         commands = [{"command": "get", "id": "a"}, {"command": "pop", "topic": "t"}, {"command": "delete", "id": "a"}]
         answers = await client.batch(commands * 4)
         assert {answer["code"] for answer in answers} == {"UNAVAILABLE"}
-        assert time.monotonic() - begun < 12, "each command waited for its own deadline (5 s)"
+        assert time.monotonic() - begun < 30, "each of the 12 commands waited for its own deadline (5 s)"
         starting = ServiceProcess(*flags)
         start = asyncio.create_task(starting.start())
         await until(lambda: catches_sigterm(starting))
