@@ -59,6 +59,10 @@ class Tokens:
         self._shards = shards
         self._key = shards.keys[0].tag + FAMILIES["TOKENS"]
 
+    async def version(self) -> int:
+        """The version that the last change made; 0 where there was none. Raises JobQueueError."""
+        return _number(await self._shards.redis.read("HGET", self._key, VERSION) or b"")
+
     async def read(self) -> Stored:
         """All of them at one moment. Raises JobQueueError."""
         flat = await self._shards.redis.read("HGETALL", self._key)

@@ -80,11 +80,12 @@ async def _tokens(shards: Shards, chosen: Settings) -> Findings:
     records = [from_json(raw) for raw in stored.records.values()]
     if any(record and record.is_live(stored.now_us / 1e6) for record in records) or chosen.tokens_file:
         return
+    lost = "jobqueue restore --tokens" if chosen.journal else "docs/redis-lost.md"
     yield Finding(
         "bad",
         "access",
         "no token exists, and every request needs one: jobqueue token create NAME --may admin. If there were some,"
-        " Redis has lost them: docs/redis-lost.md",
+        f" Redis has lost them: {lost}",
     )
 
 

@@ -1,8 +1,8 @@
 """What keeps a journal from growing for ever: old rows are deleted, days come and go.
 
-Events go by the time of their entry, ended jobs and removed schedules by their end, sums by their minute; what lives
-stays. Whole days of events are dropped where there are partitions. All else is deleted in steps, so that no transaction
-is long.
+Events go by the time of their entry; ended jobs and tokens, and removed schedules, by their end; sums by their minute;
+what lives stays. Whole days of events are dropped where there are partitions. All else is deleted in steps, so that no
+transaction is long.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Periods:
 
     events: int | None = None
     jobs: int | None = None
-    """After their end; of schedules likewise."""
+    """After their end; of schedules and tokens likewise."""
     minutes: int | None = None
 
 
@@ -165,6 +165,7 @@ def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Se
     if periods.jobs is not None:
         yield "jq_job", ("source", "id"), f"ended < {(now_ms - periods.jobs) * 1000}"
         yield "jq_schedule", ("source", "name"), f"gone < {(now_ms - periods.jobs) * 1000}"
+        yield "jq_token", ("source", "id"), f"ended < {(now_ms - periods.jobs) * 1000}"
     if periods.minutes is not None:
         key = ("minute", "source", "topic", "verb", "state")
         yield "jq_minute", key, f"minute < {(now_ms - periods.minutes) // _MINUTE_MS}"

@@ -146,6 +146,17 @@ job = Table(
 )
 """The newest life of each job, as it was last told: all that its record has."""
 
+token = Table(
+    "jq_token",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("id", _name(), primary_key=True),
+    Column("changed", BigInteger, nullable=False),  # us: of two records of a token the one that was changed last holds
+    Column("ended", BigInteger),  # us: revoked, expired, or from when on a revocation may have been missed; null: never
+    Column("record", _LONG_TEXT, nullable=False),  # JSON, as Redis has it
+)
+"""The tokens that Redis has had, as they were last changed. No view has them: the records have digests."""
+
 schedule = Table(
     "jq_schedule",
     metadata,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -128,6 +130,55 @@ async def test_jobs_come_back_to_a_redis_that_came_back_empty(folder: Path, own_
         assert (await here.client.ask("get", id="dead"))["state"] == "dead"
         assert " 0 would come back" in await here.does("5. See that all is well")
         await check(here, lease)
+
+
+async def test_tokens_come_back_that_no_instance_knows_any_more(folder: Path, own_server: RedisServer) -> None:
+    exports = f"export JOBQUEUE_REDIS={own_server.url} JOBQUEUE_JOURNAL=sqlite:///{folder}/journal.db\n"
+    (folder / "jobqueue.toml").write_text('access = "tokens"\n')
+    flags = ("--redis", own_server.url, "--config", str(folder / "jobqueue.toml"))
+    async with process("journal", "run", redis=own_server.url, journal=f"sqlite:///{folder}/journal.db"):
+        async with ServiceProcess(*flags) as service:
+            made = await shell(
+                f"{exports}jobqueue journal on\njobqueue token create kept --may produce,look\n"
+                "jobqueue token create gone --may produce",
+                folder,
+            )
+            kept, gone = re.findall(r"^jqt_\w+$", made, re.M)
+            await shell(f"{exports}jobqueue token revoke {gone[4:12]}", folder)
+            async with Client(service.url, kept) as client:
+                await client.insist("add", topic="t", id="a", body=1)
+            await until(lambda: has_tokens(folder / "journal.db", {kept[4:12]: False, gone[4:12]: True}), 30.0, 0.05)
+        own_server.kill()
+        own_server.start()
+        async with ServiceProcess(*flags) as service, Client(service.url, kept) as client:
+            assert await status(client) == 401
+            checked = await shell(f"{exports}JOBQUEUE_ACCESS=tokens jobqueue check || true", folder)
+            assert "bad  access: no token exists" in checked and checked.count("jobqueue restore --tokens") == 1
+            await shell(f"{exports}jobqueue journal on", folder)
+            step = exports + commands(_DOCUMENT, "4. Bring them back", 2)
+            listed = f"\n{kept[4:12]}  kept\n"
+            told = await shell(step, folder)
+            assert told.count(listed) == 2 and gone[4:12] not in told
+            assert not any(each in told for each in (kept, gone))
+            await until(lambda: is_allowed(client))
+            async with Client(service.url, gone) as other:
+                assert await status(other) == 401
+
+
+async def status(client: Client) -> int:
+    return (await client.post(b'{"command": "topics"}'))[0]
+
+
+async def is_allowed(client: Client) -> bool:
+    return await status(client) == 200
+
+
+def has_tokens(journal: Path, wanted: dict[str, bool]) -> bool:
+    """Whether the journal has just these tokens, by id whether each is revoked."""
+    with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(journal)) as connection:
+        rows = connection.execute("SELECT id, record FROM jq_token").fetchall()
+        return {token_id: bool(json.loads(record).get("revoked")) for token_id, record in rows} == wanted
+    return False
 
 
 async def test_jobs_come_back_to_another_redis(folder: Path, own_server: RedisServer) -> None:

@@ -68,6 +68,7 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
 @_choosing
 @click.option("--ended", is_flag=True, help="bring back jobs that ended as new ones, by their ids")
 @click.option("--forgotten", is_flag=True, help="show what the last failovers lost")
+@click.option("--tokens", is_flag=True, help="bring back the tokens that Redis has lost, and no jobs")
 @click.option("--apply", "applies", is_flag=True, help="with --forgotten: put and end these jobs again")
 @click.option("--resume", is_flag=True, help="go on with the last run, where it stopped")
 @click.option("--dry-run", "dry", is_flag=True, help="show what would be done")
@@ -86,7 +87,8 @@ def restore_command(config: str | None, **given: Any) -> None:
     """Bring back jobs and schedules that live by the journal and that Redis does not know. While the service runs, and
     as often as you like: an id that Redis knows keeps what it has, and what was finished is not run again.
 
-    Name jobs by their ids or --topic, or say --all. Exit code 1: some were left; 2: it could not begin.
+    Name jobs by their ids or --topic, or say --all. Tokens come back only with --tokens, which lists them. Exit code 1:
+    some were left; 2: it could not begin.
     """
     _check(given)
     from jobqueue.cli.journal.restoring import restore  # noqa: PLC0415 - loading SQLAlchemy takes 0.3 s
@@ -99,13 +101,14 @@ def _check(given: Mapping[str, Any]) -> None:
     """Raises UsageError for options that do not go together."""
     chosen = {name: option for name, option in _CHOICES.items() if given[name] not in (None, False, ())}
     whole = [option for name, option in chosen.items() if name in ("ids", "topic", "every")]
-    for mode in ("resume", "forgotten"):
+    for mode in ("resume", "forgotten", "tokens"):
         if given[mode]:
             whole.append(f"--{mode}")
             if chosen:
                 _refuse(f"--{mode} goes without {next(iter(chosen.values()))}")
     if len(whole) != 1:
-        _refuse(f"{whole[0]} and {whole[1]} exclude each other" if whole else "say which jobs: ID, --topic or --all")
+        which = "say which jobs: ID, --topic or --all; or --tokens"
+        _refuse(f"{whole[0]} and {whole[1]} exclude each other" if whole else which)
     if given["ended"]:
         others = [option for name, option in chosen.items() if name != "ids"]
         if not given["ids"] or others:

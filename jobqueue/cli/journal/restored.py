@@ -18,6 +18,7 @@ _OF_THE_PUT = {
 _NOT_PUT = {
     "known": "known to Redis, which keeps what it has",
     "ended": "ended meanwhile",
+    "over": "revoked or expired",
     "held": "had ended, but another worker has them by now",
     "absent": "did not live then",
     "skipped": "overdue, not brought back",
@@ -28,6 +29,7 @@ _LEFT = {
     "changed": "have another body since",
     "unreadable": "cannot be read",
     "unknown": "known to neither Redis nor the journal",
+    "taken": "have the name or the certificate of another live token",
 }
 _OLDER = "are in Redis as they were before their last moves, which it forgot"
 
@@ -37,6 +39,8 @@ def sentences(sums: Sums, *, applies: bool) -> Iterator[str]:
     counts = sums.counts
     done = "came back" if applies else "would come back"
     yield f"{counts['looked']:,} looked at, {counts['put']:,} {done}{_parts(counts, _OF_THE_PUT)}"
+    for token_id, name in (sums.tokens or {}).items():
+        yield f"{token_id}  {name}"
     if counts["ended_again"]:
         yield f"{counts['ended_again']:,} {'ended' if applies else 'would end'} again"
     for name, words in _NOT_PUT.items():
@@ -60,8 +64,11 @@ def _some(ids: list[str], number: int) -> str:
 
 
 def as_json(sums: Sums, run: int | None, stopped: str) -> dict[str, Any]:
-    """The sums; `left` and `older` have ids."""
+    """The sums; `left` and `older` have ids, `tokens` of a run for tokens ids and names."""
     counts = {name: number for name, number in sums.counts.items() if number}
     left = {name: ids for name, ids in sums.named.items() if name in _LEFT}
     older = sums.named.get("older", [])
-    return {"run": run, "counts": counts, "left": left, "older": older, "stopped": stopped or None}
+    told: dict[str, Any] = {"run": run, "counts": counts, "left": left, "older": older, "stopped": stopped or None}
+    if sums.tokens is not None:
+        told["tokens"] = [{"id": token_id, "name": name} for token_id, name in sums.tokens.items()]
+    return told

@@ -30,7 +30,7 @@ from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain, NotCommitted
 from jobqueue.journal.reading.sql import Sql
-from jobqueue.journal.restoring import beginning, ended
+from jobqueue.journal.restoring import beginning, ended, tokens
 from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.forgotten import Forgotten
 from jobqueue.journal.restoring.reading import Reading
@@ -169,7 +169,7 @@ async def _beside(drained: contextlib.AbstractAsyncContextManager[asyncio.Task[N
 
 
 def _mode(given: Mapping[str, Any]) -> str:
-    return next((mode for mode in ("resume", "forgotten", "ended") if given[mode]), "chosen")
+    return next((mode for mode in ("resume", "forgotten", "ended", "tokens") if given[mode]), "chosen")
 
 
 async def _chosen(work: _Work) -> Sums:
@@ -217,8 +217,15 @@ async def _ended(work: _Work) -> Sums:
     return work.sums
 
 
+async def _tokens(work: _Work) -> Sums:
+    run = None if work.given["dry"] else await Run.begin(work.reading, Choice(), "tokens")
+    work.number = run.number if run else None
+    await tokens.bring_back(work.reading, work.pool, run, work.sums, stale=work.given["stale"])
+    return work.sums
+
+
 _MODES: dict[str, Callable[[_Work], Coroutine[Any, Any, Sums]]] = {
-    **{"chosen": _chosen, "resume": _resumed, "forgotten": _forgotten, "ended": _ended},
+    **{"chosen": _chosen, "resume": _resumed, "forgotten": _forgotten, "ended": _ended, "tokens": _tokens},
 }
 
 

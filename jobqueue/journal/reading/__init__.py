@@ -5,4 +5,5 @@ shard      the loop of a shard: pending entries, fresh ones, one transaction a b
 verdict    what a stream says about its position: all is well, entries are lost, Redis went back
 writing    rows of a batch, halved until what a database refuses stands alone
 walk       all records of a shard, for what its events do not tell
+tokens     the records of tokens, with shard 0
 """

@@ -21,6 +21,7 @@ from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.shard import ShardReader
 from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.reading.tokens import TokenReader
 from jobqueue.journal.reading.walk import Walk
 from jobqueue.journal.reading.writing import Writer
 
@@ -62,7 +63,8 @@ class Drain:
     def _reader(self, shard: int, stream: Stream, sql: Sql, options: Options) -> ShardReader:
         writer = Writer(sql, self._shards, shard, options, self._figures)
         walk = Walk(self._shards, shard, stream, sql, options)
-        return ShardReader(stream, shard, sql, writer, walk, options, self._figures)
+        tokens = TokenReader(self._shards, sql, options.source) if shard == 0 else None
+        return ShardReader(stream, shard, sql, writer, walk, options, self._figures, tokens)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Drain until `stop` is set. Raises Unfit, and NotCommitted where the end took too long."""

@@ -19,6 +19,7 @@ from jobqueue.journal.reading.lock import HOLD_MS, Lock
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.returns import forgotten_from
 from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.reading.tokens import TokenReader
 from jobqueue.journal.reading.verdict import Verdict, place_of
 from jobqueue.journal.reading.walk import Walk
 from jobqueue.journal.reading.writing import WITH_BODY, Unit, Writer, read
@@ -72,10 +73,19 @@ class ShardReader:
     """Drains one shard while it holds its lock."""
 
     def __init__(
-        self, stream: Stream, shard: int, sql: Sql, writer: Writer, walk: Walk, options: Options, figures: Figures
+        self,
+        stream: Stream,
+        shard: int,
+        sql: Sql,
+        writer: Writer,
+        walk: Walk,
+        options: Options,
+        figures: Figures,
+        tokens: TokenReader | None = None,
     ) -> None:
+        """`tokens`: those of the namespace, which one of its shards reads."""
         self._stream, self._shard, self._sql, self._writer, self._walk = stream, shard, sql, writer, walk
-        self._options, self._figures = options, figures
+        self._options, self._figures, self._tokens = options, figures, tokens
         self._source = options.source
         self.lock = Lock(stream)
         self.begins = asyncio.Event()
@@ -132,10 +142,13 @@ class ShardReader:
             await self._pause(_SHORTEST_S)
         self._walk.reset()
         known = await self._sql.choices(self._source)
+        before = await self._sql.position(self._source, self._shard)
         position = await self._ready(of_shard(known, self._shard))
         if position is None:
             return
         await self._choose(known, position)
+        if self._tokens:
+            await self._tokens.begin((before or position).time)
         if not self._has_begun:
             self._has_begun = True
             self.begins.set()
@@ -293,6 +306,8 @@ class ShardReader:
             position = await self._lost(position, view, behind, max(behind, Place(until_ms, 0)))
             await self._stream.note_off(until_ms)
             return position
+        if self._tokens:
+            await self._tokens.look()
         if not view.length and view.now_us - position.time >= _TIMELY_S * 1e6:
             position = await self._timely(position, view.now_us)
         wait_ms = 0 if await self._walk.is_due() else _BLOCK_MS

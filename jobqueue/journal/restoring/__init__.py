@@ -7,5 +7,5 @@ what it has. A run may die at any point, and be repeated.
 
 `choice` is what may be asked for, `listing` which jobs come into question, `fates` what becomes of one, `passing` the
 wait, `run` the work; `past`, `ended` and `forgotten` are its variants. `schedules`, and of a failover
-`forgotten_schedules`, do the same for schedules, behind the jobs.
+`forgotten_schedules`, do the same for schedules, behind the jobs. `tokens` is a run of its own, for tokens only.
 """

@@ -47,8 +47,8 @@ class Choice:
         return cls(**{**stored, **lists})
 
 
-LEFT = ("without_body", "unreadable", "unsure", "changed", "unknown")
-"""Counts of jobs that should have come back, and did not."""
+LEFT = ("without_body", "unreadable", "unsure", "changed", "unknown", "taken")
+"""Counts of jobs, or tokens, that should have come back, and did not."""
 
 
 @dataclass(slots=True)
@@ -58,9 +58,11 @@ class Sums:
     counts: Counter[str] = field(default_factory=Counter)
     """`looked`; of these `known` to Redis, `ended` meanwhile, `put` (of these `schedules`, `tombstones`, `overdue`,
     `expired`: dead as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue, `absent`
-    at the time that was asked for; and those of LEFT."""
+    at the time that was asked for, `over`: tokens that were revoked or have expired; and those of LEFT."""
     named: dict[str, list[str]] = field(default_factory=dict)
     """Ids by count: those of LEFT, and `older`."""
+    tokens: dict[str, str] | None = None
+    """The tokens that came back, by id their names; None: this run was not for tokens."""
 
     def name(self, why: str, job_id: str) -> None:
         """Count a job that its user should know of, and remember its id."""

@@ -29,8 +29,8 @@ _NEXT = '''"""A column more."""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "3"
-down_revision = "2"
+revision = "4"
+down_revision = "3"
 
 
 def upgrade() -> None:
@@ -106,7 +106,7 @@ def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version of jobqueue whose tables have a revision more."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, folder)
-    (folder / "versions" / "third.py").write_text(_NEXT)
+    (folder / "versions" / "fourth.py").write_text(_NEXT)
     monkeypatch.setattr(schema, "MIGRATIONS", folder)
 
 
@@ -119,10 +119,10 @@ async def test_an_older_journal_is_refused_until_it_is_migrated(
     await change(journal_url, "DROP VIEW jq_life")
     request.getfixturevalue("newer")
     for opened in (open_store, open_engine):
-        with pytest.raises(Refused, match=r"older than 3: .* `jobqueue journal migrate`"):
+        with pytest.raises(Refused, match=r"older than 4: .* `jobqueue journal migrate`"):
             await opened(journal_url)
-    assert await database.migrate(journal_url) == ("2", "3")
-    assert await database.migrate(journal_url) == ("3", "3")
+    assert await database.migrate(journal_url) == ("3", "4")
+    assert await database.migrate(journal_url) == ("4", "4")
     (row,) = await read(journal_url, "SELECT colour, body FROM jq_job")
     assert row == {"colour": None, "body": '{"n":1}'}
     assert (await names(journal_url))[1] == _VIEWS
@@ -145,14 +145,13 @@ async def columns(url: str) -> dict[str, list[tuple[Any, ...]]]:
     return made
 
 
-async def test_a_journal_without_schedules_gets_their_table_and_is_to_be_walked(journal_url: str) -> None:
+async def test_a_journal_of_the_first_revision_gets_the_later_tables_and_is_to_be_walked(journal_url: str) -> None:
     store = await open_store(journal_url)
     await Teller(store).tell(*life())
     await store.close()
     founded = await columns(journal_url)
-    await change(
-        journal_url, "DROP VIEW jq_timetable", "DROP TABLE jq_schedule", "UPDATE jq_version SET version_num = '1'"
-    )
+    older = ("DROP VIEW jq_timetable", "DROP TABLE jq_schedule", "DROP TABLE jq_token")
+    await change(journal_url, *older, "UPDATE jq_version SET version_num = '1'")
     assert await database.migrate(journal_url) == ("1", schema.head())
     assert await columns(journal_url) == founded
     assert await names(journal_url) == ({*metadata.tables, "jq_version"}, _VIEWS)

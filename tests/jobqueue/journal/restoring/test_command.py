@@ -158,6 +158,8 @@ def test_options_that_do_not_go_together_are_refused(subtests: pytest.Subtests) 
         (["--all", "--apply"], "--apply goes with --forgotten"),
         (["--forgotten", "--all"], "goes without --all"),
         (["--resume", "--overdue", "skip"], "goes without --overdue"),
+        (["--tokens", "--topic", "t"], "--tokens goes without --topic"),
+        (["--tokens", "--forgotten"], "exclude each other"),
         (["--all", "--spread", "1h", "--overdue", "dead"], "--spread"),
         (["--all", "--spread", "soon"], "is not a duration"),
         (["--all", "--state", "dead"], "--dead is for dead letters"),
