@@ -88,6 +88,7 @@ async def note_switch(shards: Shards, shard: int, events: bytes, touches: bytes,
         log.error("namespace.lost", extra={"shard": shard})
         with contextlib.suppress(JobQueueError):  # tried again at the next look
             await switch_on(shards, shard, before)
+            log.info("namespace.found", extra={"shard": shard})
     else:
         _note(shards, shard, switch)
 

@@ -71,6 +71,7 @@ class Locks:
         except NoMeta:
             log.error("namespace.lost", extra={"shard": self.shard})
             await self._pool.ensure_meta(self.shard)
+            log.info("namespace.found", extra={"shard": self.shard})
             return False
         self.last_answer = begun
         self._outage.end(shard=self.shard)

@@ -153,6 +153,7 @@ class Members:
         except NoMeta:
             log.error("namespace.lost", extra={"shard": 0})
             await self._pool.ensure_meta(0)
+            log.info("namespace.found", extra={"shard": 0})
             self._wake_locks()  # the other shards are as empty
             return 0.0
         if self._clock_jumps.compare(asked, time.monotonic(), now_us / 1e6):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from buckets.errors import JobQueueError, Unfit
 from buckets.events.codec import Event
 from buckets.events.pages import PageSize
 from buckets.events.stream import START, Entry, Gone, Place, Stream, View
+from buckets.redis.outage import Outage
 from jobqueue.journal.choices import Change, Choice, newest, of_shard
 from jobqueue.journal.reading import verdict
 from jobqueue.journal.reading.figures import Figures
@@ -97,6 +99,7 @@ class ShardReader:
         self._has_begun = False
         self._is_on = True
         self._is_behind = False
+        self._outage = Outage(logging.getLogger(__name__), "journal.interrupted", "journal.resumed")
 
     def stop(self) -> None:
         """Stop behind the batch under way."""
@@ -116,7 +119,7 @@ class ShardReader:
                 except Unfit:
                     raise
                 except JobQueueError as error:
-                    log.warning("journal.interrupted", shard=self._shard, error=error.message)
+                    self._outage.begin(error, shard=self._shard)
                     await self._pause(pause)
                     pause = min(2 * pause, _LONGEST_S)
         finally:
@@ -157,6 +160,7 @@ class ShardReader:
         position = await self._drain_pending(position)
         while self.lock.is_held and not self._stopping.is_set():
             position = await self._drain_fresh(position)
+            self._outage.end(shard=self._shard)
 
     async def _choose(self, known: Sequence[Change], position: Position) -> None:
         """Keep what this reader was told to keep, from the position on; else what the journal has kept until now. What
@@ -193,7 +197,9 @@ class ShardReader:
         view = await self._stream.settle(position.stream if position else "", place_of(position), ids)
         if view.is_on is not self._is_on:
             self._is_on = view.is_on
-            if not view.is_on:
+            if view.is_on:
+                log.info("journal.on", shard=self._shard)
+            else:
                 log.warning("journal.off", shard=self._shard)
         if position:
             self._tell_lag((view.now_us - position.time) / 1e6 if view.length > 0 else 0.0, max(0, view.length))
@@ -203,6 +209,8 @@ class ShardReader:
         self._figures.behind(self._shard, max(0.0, seconds), entries)
         if seconds > _BEHIND_S and not self._is_behind:
             log.warning("journal.behind", shard=self._shard, seconds=round(seconds, 1), entries=entries)
+        elif seconds <= _BEHIND_S and self._is_behind:
+            log.info("journal.caught_up", shard=self._shard)
         self._is_behind = seconds > _BEHIND_S
 
     async def _agreed(self, position: Position | None, view: View, found: Verdict, known: Sequence[Change]) -> Position:

@@ -127,6 +127,8 @@ class StrictPump:
                 async with self._turn() as turn:
                     if turn is not None:
                         await self._settle_all(turn)
+                if is_lost:
+                    log.info("sink.continued", sink=self.name)
                 is_lost = False
             except _TurnLost:
                 log.warning("sink.overtaken", sink=self.name)

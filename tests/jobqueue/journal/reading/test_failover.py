@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,11 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal.reading.verdict import FORGOTTEN, UNKNOWN
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
+from tests.jobqueue.journal.reading.process import JournalProcess
 from tests.jobqueue.journal.reading.test_shard import told
 from tests.kit.redis_network import Network
 from tests.kit.redis_sentinels import SentinelSet
+from tests.kit.redis_server import RedisServer
 
 
 async def fail_over(servers: SentinelSet, pool: Pool, journal: Journal, forgotten: list[str]) -> None:
@@ -73,3 +76,28 @@ async def test_what_a_failover_forgot_is_known(sqlite_url: str) -> None:
 @pytest.mark.slow
 async def test_what_ten_failovers_forgot_is_known(journal_url: str) -> None:
     await failovers(journal_url, 10)
+
+
+async def test_a_redis_that_does_not_answer_for_a_while_is_told_once_with_its_end(
+    own_server: RedisServer, sqlite_url: str, tmp_path: Path
+) -> None:
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis)
+    await switched_on(pool)
+    async with (
+        opened(pool, sqlite_url, own_server.url) as journal,
+        JournalProcess(
+            own_server.url, sqlite_url, tmp_path / "log", environment={"JOBQUEUE_REDIS_TIMEOUT_S": "0.2"}
+        ) as reader,
+    ):
+        await journal.until_drained()
+        own_server.freeze()
+        await reader.has_logged("journal.interrupted")
+        own_server.thaw()
+        await reader.has_logged("journal.resumed")
+        await told(pool, "a")
+        await journal.until_drained()
+        assert [line["shard"] for line in reader.logged("journal.interrupted")] == [0]
+        assert len(reader.logged("journal.resumed")) == 1
+    await pool.close()
+    await redis.close()

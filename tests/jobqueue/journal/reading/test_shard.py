@@ -345,6 +345,19 @@ async def test_events_that_are_switched_off_are_told_in_the_log_and_what_was_tol
         await lite.drain()
     assert [row["id"] for row in await lite.events()] == ["a"]
     assert [each["event"] for each in logs].count("journal.off") == 2  # once by each
+    async with lite.draining() as drain:
+        with capture_logs() as logs:
+            await until(lambda: not drain.readers[0]._is_on)
+            await switched_on(live_pool)
+            await until(lambda: "journal.on" in [each["event"] for each in logs])
+
+
+async def test_a_reader_that_was_behind_tells_that_it_has_caught_up(lite: Journal) -> None:
+    [reader] = lite.new_drain().readers
+    with capture_logs() as logs:
+        for seconds in (9.0, 11.0, 12.0, 0.0, 0.0):
+            reader._tell_lag(seconds, 1)
+    assert [each["event"] for each in logs] == ["journal.behind", "journal.caught_up"]
 
 
 @pytest.mark.parametrize("drop", [False, True])

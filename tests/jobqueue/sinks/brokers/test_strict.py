@@ -115,3 +115,14 @@ async def test_a_stop_while_it_waits_for_jobs_is_heeded_at_once(stage: Stage) ->
     await stage.until_none_is_left()
     async with asyncio.timeout(15):
         assert await stage.deliver.stop() == 0
+
+
+async def test_a_service_that_is_away_is_told_once_with_its_end(stage: Stage) -> None:
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1}])
+    await stage.deliver.start()
+    await stage.until_none_is_left()
+    await stage.service.kill()
+    await until(lambda: bool(stage.deliver.logged("sink.interrupted")), within_s=60)
+    await stage.service.start()
+    await until(lambda: bool(stage.deliver.logged("sink.continued")), within_s=60)
+    assert len(stage.deliver.logged("sink.interrupted")) == 1
