@@ -87,7 +87,7 @@ async def test_what_cannot_begin_says_why(redis_server: RedisServer, redis: Redi
         ("there is no namespace jq in this Redis; start the service first", *where),
         ("namespace in the flags", "--namespace", "a b", *where),
         ("the setting redis is not a valid Redis URL", "--redis", "nonsense"),
-        ("No such file", "--redis", "unix:///nowhere/redis.sock"),
+        ("no such file", "--redis", "unix:///nowhere/redis.sock"),
     ):
         ran = await journal("on", *flags)
         assert (ran.code, ran.out) == (2, "")
