@@ -26,6 +26,7 @@ _PAGE = 250  # entries that one script looks at
 _LOOK = """
 local stream, group, deletes = KEYS[1], ARGV[1], ARGV[2] == '1'
 local delivered
+if redis.call('EXISTS', stream) == 0 then return false end  -- nor has it the group
 for _, fields in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
   local named = {}
   for at = 1, #fields, 2 do named[fields[at]] = fields[at + 1] end

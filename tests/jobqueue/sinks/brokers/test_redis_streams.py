@@ -132,6 +132,20 @@ async def test_an_entry_that_is_cut_off_before_it_is_read_is_sent_again(stage: S
     await stage.until_none_is_left()
 
 
+async def test_a_stream_that_is_deleted_is_made_again_and_is_no_outage(stage: Stage, streams: Redis) -> None:
+    stage.write(**ACKED)
+    await stage.add([{"topic": "jobs", "id": "a", "body": 1}])
+    await stage.deliver.start()
+    for _ in range(3):
+        await some_read(streams)
+        await streams.ask("jobs", "DEL", "jobs")
+    ((entry, fields),) = await some_read(streams)
+    assert fields[b"jobqueue-attempt"] == b"1"
+    await streams.ask("jobs", "XACK", "jobs", "g", entry)
+    await stage.until_none_is_left()
+    assert not stage.deliver.logged("sink.down") and not stage.deliver.logged("sink.reconnected")
+
+
 async def test_what_was_pending_with_a_consumer_that_is_deleted_is_sent_again(stage: Stage, streams: Redis) -> None:
     stage.write(**ACKED | {"ack_timeout_s": 60})
     await stage.add([{"topic": "jobs", "id": "a", "body": 1, "backoff": [0.1]}])
