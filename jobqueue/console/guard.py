@@ -10,14 +10,8 @@ from urllib.parse import urlsplit
 
 from multidict import MultiMapping
 
+from jobqueue.access.browsers import name_of
 from jobqueue.console.options import is_loopback
-
-
-def name_of(host: str) -> str:
-    """The name or the address in a `Host`, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower().removesuffix(".")
 
 
 class Guard:

@@ -74,7 +74,7 @@ class Parser:
             was_cut, self._is_cutting = self._is_cutting, False
             if is_first and line[:-1].endswith(_HTTP):
                 return QUIT, ()  # a browser, which can be made to send commands behind its head
-            if was_cut:
+            if was_cut or b"\0" in line:
                 return STRANGE if is_first else REFUSED, (BAD_FORMAT,)
         word, space, rest = line.partition(b" ")
         is_put = word == b"put" and space

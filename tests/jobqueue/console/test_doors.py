@@ -147,7 +147,8 @@ async def test_a_read_only_console_knows_no_action(house: Guarded) -> None:
 
 
 async def test_another_name_in_host_is_misdirected(front: Console) -> None:
-    for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80", "10.0.0.1"):
+    near = ("127.0.0.1.evil.example", "localhost.evil.example:80", "[::1].evil.example")
+    for host in ("evil.example", *near, "", "10.0.0.1"):
         for path in ("/", "/sign-in", "/nowhere"):
             response, _ = await front.get(path, Host=host)
             assert response.status == 421, host

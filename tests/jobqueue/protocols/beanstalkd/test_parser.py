@@ -23,6 +23,8 @@ STREAMS: dict[bytes, list[Request]] = {
     b"stats\r\n" + b"x" * 223 + b"\r\nstats\r\n": [("stats", ()), _BAD, ("stats", ())],
     b"stats\r\n" + b"x" * 5000 + b"\r\nstats\r\n": [("stats", ()), _BAD, ("stats", ())],
     b"x" * 223 + b"\r\nuse a\r\n": [(STRANGE, (b"BAD_FORMAT\r\n",))],
+    b"\0\1x\r\nuse a\r\n": [(STRANGE, (b"BAD_FORMAT\r\n",))],
+    b"stats\r\n\0\1x\r\nstats\r\n": [("stats", ()), _BAD, ("stats", ())],
     b"x" * 222 + b"\r\nuse a\r\n": [(STRANGE, (b"UNKNOWN_COMMAND\r\n",))],
     b"use -\r\nuse a\r\n": [_BAD, ("use", ("a",))],
     b"put 1 2 3 x\r\nuse a\r\n": [_BAD, ("use", ("a",))],
