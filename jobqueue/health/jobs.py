@@ -118,8 +118,9 @@ def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Le
 def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
     """Why none of the workers of a topic takes jobs now, by the word of one; empty: some may."""
     own = [worker for worker in workers if topic["topic"] in worker["topics"]]
-    is_blocked = own and all(worker["state"] == "blocked" for worker in own)
-    return str(own[0]["blocked"]) if is_blocked else ""
+    may_take = any(worker["state"] in ("parked", "busy") for worker in own)  # what is idle may be a trial that ended
+    reasons = [worker["blocked"] for worker in own if worker["state"] == "blocked"]
+    return str(reasons[0]) if reasons and not may_take else ""
 
 
 def _reached(topic: Fields) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jobqueue_client import AsyncClient
 
+from buckets.redis.client import Redis
 from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.redis_server import RedisServer
@@ -41,8 +42,34 @@ async def test_a_sink_that_waits_for_its_broker_is_listed_as_blocked(
             broker.remove()
 
 
-async def rows(client: AsyncClient) -> list[dict[str, Any]]:
-    return [{**row} for row in (await client.workers("jobs"))["workers"]]
+async def test_a_topic_that_its_sink_has_paused_is_found_with_the_reason(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    broker = RedisStreams()
+    await broker.start()
+    async with ServiceProcess("--redis", own_server.url) as service, AsyncClient(service.url) as client:
+        stage = Stage(broker, service, client, tmp_path)
+        try:
+            streams = Redis(broker.url)
+            await streams.ask("wrong", "SET", "wrong", "no stream")
+            await streams.close()
+            stage.write(["jobs", "wrong"], stream="{topic}")
+            await stage.add([{"topic": "wrong", "id": "a", "body": 1}])
+            await stage.deliver.start()
+            await until(lambda: has_been_tried(client, "wrong"))
+            await until(lambda: is_found(client, "its sink under-test: WRONGTYPE"), within_s=30)
+        finally:
+            await stage.end()
+            broker.remove()
+
+
+async def has_been_tried(client: AsyncClient, topic: str) -> bool:
+    """Whether a trial of a paused topic has ended: its worker stays listed for a while."""
+    return {"blocked", "idle"} <= {row["state"] for row in await rows(client, topic)}
+
+
+async def rows(client: AsyncClient, topic: str = "jobs") -> list[dict[str, Any]]:
+    return [{**row} for row in (await client.workers(topic))["workers"]]
 
 
 async def has_blocked(client: AsyncClient, yes: bool) -> bool:
