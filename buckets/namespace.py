@@ -90,6 +90,23 @@ def _fields(flat: list[Any]) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
+async def look(redis: Redis, namespace: str) -> Numbers | None:
+    """The numbers with which `open_namespace` would join a namespace; None: it would found it. Raises Unfit where it
+    would; changes nothing."""
+    first = await _looked(redis, Keys(namespace, 0))
+    for shard in range(1, first.shards if first else 0):
+        await _looked(redis, Keys(namespace, shard))
+    return first
+
+
+async def _looked(redis: Redis, keys: Keys) -> Numbers | None:
+    try:
+        meta = await read_meta(redis, keys)
+    except JobQueueError as error:
+        raise _blamed(error, keys) from None
+    return _joined(keys, meta) if meta else None
+
+
 async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> tuple[Numbers, list[Switch | None]]:
     """Found the namespace with the wanted numbers, or join it: then its own numbers are returned, and the switch of
     each shard.
@@ -124,13 +141,22 @@ async def found(
         )
         meta = _fields(reply)
     except JobQueueError as error:
-        if "WRONGTYPE" not in error.message:
-            raise
-        raise Unfit(f"{keys.meta} is not a hash: another program wrote it. {_WAY_OUT}") from None
+        raise _blamed(error, keys) from None
+    return _joined(keys, meta), switch_of(meta)
+
+
+def _blamed(error: JobQueueError, keys: Keys) -> JobQueueError:
+    """The error; or where the settings of a shard are no hash, one that says so."""
+    if "WRONGTYPE" not in error.message:
+        return error
+    return Unfit(f"{keys.meta} is not a hash: another program wrote it. {_WAY_OUT}")
+
+
+def _joined(keys: Keys, meta: Mapping[str, str]) -> Numbers:
     numbers = numbers_of(meta)
     if numbers is None:
         raise Unfit(f"{keys.meta} was written by another version or is damaged: {meta}. {_WAY_OUT}")
-    return numbers, switch_of(meta)
+    return numbers
 
 
 async def join(redis: Redis, namespace: str) -> Numbers:

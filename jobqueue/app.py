@@ -46,7 +46,7 @@ from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.access.entry import Entry
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.modes import check_may_start
+from jobqueue.access.modes import warn_where_open
 from jobqueue.access.rates import Quotas
 from jobqueue.access.table import Table
 from jobqueue.access.tls import Tls
@@ -60,6 +60,7 @@ from jobqueue.engine.policies import Policies
 from jobqueue.engine.schedules.planning import Planning
 from jobqueue.errors import SettingsError
 from jobqueue.health.service import Health
+from jobqueue.health.start import check_may_start
 from jobqueue.journal.explainer import Explainer
 from jobqueue.journal.restorer import Restorer
 from jobqueue.logs import Sparing
@@ -71,10 +72,9 @@ from jobqueue.metrics.scrape import Scrape, leave
 from jobqueue.metrics.totals import Totals
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.fitness import NO_SUBSCRIPTION, redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
-from jobqueue.web.address import check_free, check_free_for_dialects
 from jobqueue.web.guard import Guard
 from jobqueue.web.ports import Ports
 from jobqueue.web.site import Web
@@ -153,9 +153,8 @@ class Service(Lifecycle):
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
         if not self._worker:
-            await check_may_start(settings)
-            await check_free(settings.host, settings.port)  # before a Redis is started
-            await check_free_for_dialects(settings)
+            await check_may_start(settings)  # before a Redis is started
+            await warn_where_open(settings)
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
         tls = self._tls = Tls(settings, metrics) if settings.tls_cert else None
@@ -337,7 +336,7 @@ class Service(Lifecycle):
             async with asyncio.timeout(self._settings.redis_timeout_s):
                 await notifier.connected.wait()
         except TimeoutError:
-            raise Unfit("Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels") from None
+            raise Unfit(NO_SUBSCRIPTION) from None
 
     def _made_dialects(
         self,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
+import sys
+from importlib.util import find_spec
 
 from buckets.errors import JobQueueError, TryLater
+
+_PACKAGE = "jobqueue"
 
 
 class BadRequest(JobQueueError):
@@ -128,6 +133,33 @@ class ShuttingDown(TryLater):
 
 class SettingsError(Exception):
     """The settings are wrong; the message says which and what is allowed."""
+
+
+def missing_library(what: str, library: str, *extras: str) -> str:
+    """The sentence for something that needs a library: the extras of the package that bring it, and the command that
+    installs them where this program runs.
+
+    The command names the libraries, not the package: where that was installed from a file, the registry may have
+    another one of its name.
+    """
+    named = f"{what} needs the library {library}: install the extra [{','.join(extras)}] of {_PACKAGE}"
+    libraries = [shlex.quote(each) for extra in extras for each in _libraries(extra)]
+    if not libraries:  # a checkout that is not installed
+        return named
+    python = shlex.quote(sys.executable)
+    pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    return f"{named}: {pip} {' '.join(libraries)}"
+
+
+def _libraries(extra: str) -> list[str]:
+    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - takes 10 ms, and is rarely needed
+
+    try:
+        required = requires(_PACKAGE) or []
+    except PackageNotFoundError:
+        return []
+    parts = [each.partition(";") for each in required]
+    return [name.strip() for name, _, marker in parts if f"extra == {extra!r}" in marker.replace('"', "'")]
 
 
 STATUS = {

@@ -92,15 +92,20 @@ class ConnectionLimits:
 
 def most_connections(wanted: int) -> int:
     """How many of the wanted connections this process can have. Raises its limit of open files as far as allowed."""
+    most, files = open_files(wanted)
+    if most < wanted:
+        log.warning("connections.limited", most=most, open_files=files)
+    return most
+
+
+def open_files(wanted: int) -> tuple[int, int]:
+    """How many of the wanted connections this process can have, and how many open files, once its limit is raised."""
     try:
         import resource  # noqa: PLC0415 - Windows has none
     except ImportError:
-        return wanted
+        return wanted, 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):  # macOS reports a hard limit that cannot be set
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    most = wanted if soft == resource.RLIM_INFINITY else max(min(wanted, soft - _OTHER_FILES), 1)
-    if most < wanted:
-        log.warning("connections.limited", most=most, open_files=soft)
-    return most
+    return (wanted if soft == resource.RLIM_INFINITY else max(min(wanted, soft - _OTHER_FILES), 1)), soft

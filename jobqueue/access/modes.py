@@ -20,22 +20,28 @@ log = structlog.get_logger()
 
 async def check_may_start(settings: Settings) -> None:
     """Raises Unfit for a service that would be open, or plain, to other machines, though nothing says that this is
-    meant; logs `access.open` where it is. Raises OSError for a host that cannot be resolved."""
+    meant, and for a host that cannot be resolved."""
     beyond = await beyond_loopback(settings.host)
-    if not beyond:
-        return
-    why = open_without_word(settings, beyond) or plain_without_word(settings)
+    why = open_without_word(settings, beyond) or plain_without_word(settings) if beyond else ""
     if why:
         raise Unfit(why)
-    if settings.access == "open":
+
+
+async def warn_where_open(settings: Settings) -> None:
+    """Log `access.open` for a service that other machines may use without tokens."""
+    if settings.access == "open" and (beyond := await beyond_loopback(settings.host)):
         log.warning("access.open", addresses=beyond)
 
 
-async def beyond_loopback(host: str) -> list[str]:
-    """The addresses of a host that other machines may reach; none: all are loopback."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+async def beyond_loopback(host: str, setting: str = "host") -> list[str]:
+    """The addresses of a host that other machines may reach; none: all are loopback. Raises Unfit, with the name of
+    the `setting`, for a host that cannot be resolved."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise Unfit(f"{setting} = {host!r} cannot be resolved: {error.strerror or error}") from None
     addresses = dict.fromkeys(str(address[0]) for *_, address in found)
     return [each for each in addresses if not are_loopback([each])]
 

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from buckets.errors import Unfit
@@ -23,14 +24,15 @@ class UnixSocket:
         self._path = Path(path)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._listen()
-        except OSError as error:
+            check_path(self._path)
+            with _blamed(self._path):
+                self._listen()
+        except Unfit:
             self.socket.close()
-            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
-            raise Unfit(f"the socket {path} {why}") from None
+            raise
 
     def _listen(self) -> None:
-        self._remove_stale()
+        self._path.unlink(missing_ok=True)
         os.fchmod(self.socket.fileno(), MODE)  # on Linux the file begins with it, less the umask
         self.socket.bind(str(self._path))
         self._path.chmod(MODE)
@@ -38,20 +40,35 @@ class UnixSocket:
         self.socket.setblocking(False)
         self._own = self._path.stat()
 
-    def _remove_stale(self) -> None:
-        """Remove the file of a socket that nobody listens on. Raises OSError for any other file."""
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(self._path.lstat().st_mode):
-                raise FileExistsError(errno.EEXIST, "there is another file")
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                probe.setblocking(False)
-                if probe.connect_ex(str(self._path)) != errno.ECONNREFUSED:
-                    raise OSError(errno.EADDRINUSE, "")
-            self._path.unlink()
-
     def close(self) -> None:
         """Listen no more, and remove the file, unless another one has taken its place."""
         self.socket.close()
         with contextlib.suppress(OSError):
             if os.path.samestat(self._path.lstat(), self._own):
                 self._path.unlink()
+
+
+def check_path(path: Path) -> None:
+    """Raise Unfit where no socket can be opened; changes nothing. The file of a socket that nobody listens on is no
+    hindrance."""
+    with _blamed(path):
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            path.parent.stat()  # raises, where it is not there
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise FileExistsError(errno.EEXIST, "there is another file")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            if probe.connect_ex(str(path)) not in (errno.ECONNREFUSED, errno.ENOENT):
+                raise OSError(errno.EADDRINUSE, "")
+
+
+@contextlib.contextmanager
+def _blamed(path: Path) -> Iterator[None]:
+    """Turn an OSError into an Unfit that names the path."""
+    try:
+        yield
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
+        raise Unfit(f"the socket {path} {why}") from None

@@ -131,15 +131,12 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
     """Run the service until SIGTERM or Ctrl-C."""
     # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
     from jobqueue import logs, process  # noqa: PLC0415
-    from jobqueue.access import tokens_file  # noqa: PLC0415
     from jobqueue.workers import cores  # noqa: PLC0415
     from jobqueue.workers.console import console_url  # noqa: PLC0415
 
     try:
         loaded, file = settings.load_with_sources(flags, config), settings.file_of(config)
         chosen = loaded.settings
-        if chosen.access == "tokens" and chosen.tokens_file:
-            tokens_file.read(chosen.tokens_file)
         if test:
             loaded = settings.for_tests(loaded, flags)
             chosen = loaded.settings
@@ -251,6 +248,7 @@ def _report(findings: Findings) -> bool:
     """Print findings; whether none is bad."""
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.cli import humanize  # noqa: PLC0415
+    from jobqueue.process import loop_factory  # noqa: PLC0415
 
     async def report() -> bool:
         passed = True
@@ -260,7 +258,8 @@ def _report(findings: Findings) -> bool:
         return passed
 
     logs.set_up("error", "auto")  # a Redis that is away is a finding, not an event
-    return asyncio.run(report())
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:  # errors have the words that `serve` has for them
+        return runner.run(report())
 
 
 @main.command("fsck")

@@ -1,16 +1,18 @@
-"""Findings about who may come in, and what it is proved by."""
+"""Findings about who may come in, and what it is proved by. What keeps a service from starting is judged elsewhere
+(start.py)."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from buckets.errors import Unfit
 from jobqueue.access import tls, tokens_file
 from jobqueue.access.certificates import expiry
-from jobqueue.access.modes import beyond_loopback, open_without_word, plain_without_word
+from jobqueue.access.modes import beyond_loopback, check_may_start
 from jobqueue.access.secret_values import is_open_to_all
 from jobqueue.errors import SettingsError
 from jobqueue.health.findings import Finding, Findings, Level
@@ -23,7 +25,8 @@ _SOON_S = 14 * _DAY_S
 
 async def check_access(chosen: Settings) -> Findings:
     """Findings about the settings of access."""
-    yield await _mode(chosen)
+    async for finding in _mode(chosen):
+        yield finding
     for finding in await asyncio.to_thread(_check_files, chosen):  # a file of tokens may be long
         yield finding
 
@@ -32,20 +35,19 @@ def _check_files(chosen: Settings) -> list[Finding]:
     return [*_secret_files(chosen), *_tokens_file(chosen), *_tls(chosen)]
 
 
-async def _mode(chosen: Settings) -> Finding:
-    """Whether the service may start as open, or as plain, as it would be."""
+async def _mode(chosen: Settings) -> Findings:
+    """Who may come in, where the service may start like that."""
     try:
+        await check_may_start(chosen)
         beyond = await beyond_loopback(chosen.host)
-    except OSError as error:
-        return Finding("bad", "access", f"host = {chosen.host!r} cannot be resolved: {error.strerror or error}")
-    why = (open_without_word(chosen, beyond) or plain_without_word(chosen)) if beyond else ""
-    if why:
-        return Finding("bad", "access", why)
+    except Unfit:
+        return
     if chosen.access == "tokens":
-        return Finding("ok", "access", "every request needs a token")
-    if beyond:
-        return Finding("warn", "access", f"everybody who reaches {', '.join(beyond)} may do everything (allow_open)")
-    return Finding("ok", "access", "open to every program on this machine, and to no other machine")
+        yield Finding("ok", "access", "every request needs a token")
+    elif beyond:
+        yield Finding("warn", "access", f"everybody who reaches {', '.join(beyond)} may do everything (allow_open)")
+    else:
+        yield Finding("ok", "access", "open to every program on this machine, and to no other machine")
 
 
 def _secret_files(chosen: Settings) -> Iterator[Finding]:
@@ -64,28 +66,21 @@ def _secret_files(chosen: Settings) -> Iterator[Finding]:
 
 
 def _tokens_file(chosen: Settings) -> Iterator[Finding]:
-    """Whether the file of tokens can be read, if there is one."""
+    """How many tokens are in their file, if there is one that can be read."""
     if chosen.tokens_file:
-        try:
-            records = tokens_file.read(chosen.tokens_file)
-        except SettingsError as error:
-            yield Finding("bad", "tokens_file", str(error))
-        else:
-            yield Finding("ok", "tokens_file", f"tokens in {chosen.tokens_file}: {len(records)}")
+        with suppress(SettingsError):
+            number = len(tokens_file.read(chosen.tokens_file))
+            yield Finding("ok", "tokens_file", f"tokens in {chosen.tokens_file}: {number}")
 
 
 def _tls(chosen: Settings) -> Iterator[Finding]:
-    """Whether the certificates of the service and of its console can be used, and for how long they hold."""
-    if chosen.tls_cert:
-        try:
+    """For how long the certificates of the service and of its console hold, as far as they can be used."""
+    with suppress(Unfit):
+        if chosen.tls_cert:
             yield _lasting("tls", chosen.tls_cert, tls.read(chosen).expires)
-        except Unfit as error:
-            yield Finding("bad", "tls", error.message)
-    if chosen.console_tls_cert:
-        try:
-            yield _lasting("console_tls", chosen.console_tls_cert, expiry(Path(chosen.console_tls_cert).read_text()))
-        except (OSError, ValueError) as error:
-            yield Finding("bad", "console_tls", f"{chosen.console_tls_cert} cannot be used: {error}")
+    with suppress(OSError, ValueError):
+        if file := chosen.console_tls_cert:
+            yield _lasting("console_tls", file, expiry(Path(file).read_text()))
 
 
 def _lasting(subject: str, file: str, expires: float) -> Finding:

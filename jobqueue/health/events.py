@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from buckets.events.switch import Events, Stream, read_events
 from buckets.redis.client import Redis
+from buckets.redis.info import facts_of
 from buckets.shards import Shards
 from jobqueue.health.findings import Finding, Findings
-from jobqueue.redis_server.fitness import facts_of
 
 _SUBJECT = "events"
 _NEARLY = 0.9  # of a limit

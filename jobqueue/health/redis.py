@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from buckets.access.tokens import Tokens
 from buckets.errors import Unfit
 from buckets.keys import Keys
-from buckets.namespace import FORMAT, HASH, read_meta
+from buckets.namespace import FORMAT, look
 from buckets.redis.client import Redis
+from buckets.redis.info import facts_of, memory_in
 from buckets.shards import Shards
 from jobqueue.access.records import from_json
+from jobqueue.engine.policies import Policies
 from jobqueue.health.events import check_events
 from jobqueue.health.findings import Finding, Findings
-from jobqueue.redis_server.fitness import facts_of, judge
+from jobqueue.redis_server.fitness import judge
 from jobqueue.settings import Settings
 
 _CLOCK_S = 1.0  # apart, from which on clocks count as different
@@ -60,8 +62,7 @@ def _described(info: Mapping[str, str]) -> str:
 
 def _memory(info: Mapping[str, str], subject: str) -> Iterator[Finding]:
     """Whether memory is full, or nearly, where Redis then refuses what needs more."""
-    limit = int(info.get("maxmemory", 0))
-    used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+    used, limit = memory_in(info)
     if not limit or used < _NEARLY_FULL * limit or info.get("maxmemory_policy", "").startswith("allkeys"):
         return
     sentence = f"{used / (1 << 20):,.0f} of {limit / (1 << 20):,.0f} MB are used (maxmemory)"
@@ -102,24 +103,26 @@ async def _clock(redis: Redis) -> Finding:
 async def _namespace(redis: Redis, chosen: Settings) -> Findings:
     """What Redis holds about the namespace, which is not created here."""
     subject = f"namespace {chosen.namespace}"
-    meta = await read_meta(redis, Keys(chosen.namespace, 0))
-    if not meta:
-        own_shards, own_buckets = chosen.numbers(redis.is_cluster)
-        sentence = f"not there yet; serve will create it with shards: {own_shards}, buckets: {own_buckets}"
+    try:
+        numbers = await look(redis, chosen.namespace)
+    except Unfit as error:
+        yield Finding("bad", subject, error.message)
+        return
+    own = chosen.numbers(redis.is_cluster)
+    if fault := Policies(chosen).fault(numbers.shards if numbers else own[0]):
+        yield Finding("bad", "settings", fault)
+    if not numbers:
+        sentence = f"not there yet; serve will create it with shards: {own[0]}, buckets: {own[1]}"
         yield Finding("ok", subject, sentence)
         return
-    numbers = [meta.get(name, "") for name in ("shards", "buckets")]
-    if (meta.get("format"), meta.get("hash")) != (str(FORMAT), HASH) or not all(map(str.isdigit, numbers)):
-        yield Finding("bad", subject, f"written by another version, in a format that this one does not know: {meta}")
-        return
-    shards, buckets = map(int, numbers)
+    shards, buckets = numbers
     yield Finding("ok", subject, f"format {FORMAT}, shards: {shards}, buckets: {buckets}")
     async for finding in _spread(redis, chosen.namespace, shards):
         yield finding
-    for name, own, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
-        if own not in (0, found):
+    for name, wanted, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
+        if wanted not in (0, found):
             yield Finding(
-                "warn", subject, f"the setting {name} = {own} has no effect: the namespace was created with {found}"
+                "warn", subject, f"the setting {name} = {wanted} has no effect: the namespace was created with {found}"
             )
     aside = [Keys(chosen.namespace, shard).aside for shard in range(shards)]
     count = sum([int(await redis.read("HLEN", key)) for key in aside])

@@ -24,7 +24,8 @@ from jobqueue.health.instances import judge_instances
 from jobqueue.health.jobs import Fields, Look
 from jobqueue.health.journal import check_journal
 from jobqueue.health.redis import check_redis
-from jobqueue.health.setup import check_packages, check_workers, told_protocols, told_settings
+from jobqueue.health.setup import check_connections, check_packages, check_workers, told_protocols, told_settings
+from jobqueue.health.start import check_start
 from jobqueue.schema import params
 from jobqueue.settings import Loaded
 
@@ -109,9 +110,12 @@ class Health:
         settings, sources = self._loaded()
         findings = [*await asyncio.to_thread(lambda: list(check_packages()))]
         findings.append(told_settings(sorted(sources)))
+        refused = [finding async for finding in check_start(settings, runs=True)]
+        findings += refused
         findings += [finding async for finding in check_access(settings)]
-        findings += [check_workers(settings), *told_protocols(settings), self._service()]
-        findings += [finding async for finding in check_journal(settings)]
+        findings += [check_workers(settings), *check_connections(settings), *told_protocols(settings), self._service()]
+        if "journal" not in {each.subject for each in refused}:
+            findings += [finding async for finding in check_journal(settings)]
         has_redis = True
         try:
             findings += [finding async for finding in check_redis(self._pool.redis, settings)]

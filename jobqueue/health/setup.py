@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 
+from jobqueue.access.connections import open_files
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.health.findings import Finding
@@ -30,10 +31,10 @@ def check_packages() -> Iterator[Finding]:
         )
 
 
-def told_settings(names: Sequence[str]) -> Finding:
-    """Which settings are set."""
+def told_settings(names: Sequence[str], place: str = "") -> Finding:
+    """Which settings are set. `place`: the Redis and the namespace that they name."""
     words = f"{', '.join(names)} set, the others have their defaults" if names else "all have their defaults"
-    return Finding("ok", "settings", words)
+    return Finding("ok", "settings", f"{words}. {place}" if place else words)
 
 
 def check_workers(chosen: Settings) -> Finding:
@@ -47,6 +48,18 @@ def check_workers(chosen: Settings) -> Finding:
     if number > cores:
         return Finding("warn", "workers", f"{sentence}; more workers than cores make it slower, not faster")
     return Finding("ok", "workers", sentence)
+
+
+def check_connections(chosen: Settings) -> Iterator[Finding]:
+    """Whether a process of this user may open as many files as it may have connections."""
+    most, files = open_files(chosen.max_connections)
+    if most < chosen.max_connections:
+        yield Finding(
+            "warn",
+            "connections",
+            f"a process that is started here accepts {most:,} of max_connections {chosen.max_connections:,}, as it may"
+            f" open {files:,} files: raise that (ulimit -n, or LimitNOFILE of the unit)",
+        )
 
 
 def told_protocols(chosen: Settings) -> Iterator[Finding]:

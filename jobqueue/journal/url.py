@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from jobqueue.errors import missing_library
+
 SCHEMES = ("sqlite", "postgresql", "mariadb", "mysql")
 FORMS = "sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE, mysql://HOST/DATABASE"
 _DRIVERS = {
-    "sqlite": ("sqlite", "aiosqlite", "journal"),
-    "postgresql": ("postgresql", "asyncpg", "journal-postgresql"),
-    "mariadb": ("mysql", "asyncmy", "journal-mysql"),
-    "mysql": ("mysql", "asyncmy", "journal-mysql"),
+    "sqlite": ("sqlite", "aiosqlite", ("journal",)),
+    "postgresql": ("postgresql", "asyncpg", ("journal", "journal-postgresql")),
+    "mariadb": ("mysql", "asyncmy", ("journal", "journal-mysql")),
+    "mysql": ("mysql", "asyncmy", ("journal", "journal-mysql")),
 }
-"""By scheme: the kind of database, its driver, and the extra that has it."""
+"""By scheme: the kind of database, its driver, and the extras that have all it needs."""
 # To the last @, as a password may have what should be encoded; a path of SQLite has none.
 _PASSWORD = re.compile(r"^((?!sqlite:)[^:]*://[^:]*):.*@", re.DOTALL)
 _SECRET = re.compile(r"(?i)([?&][^=&#]*(?:pass|pwd)[^=&#]*=)[^&#]*")
@@ -66,8 +69,8 @@ def address(url: str) -> Address:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in _DRIVERS:
         raise Refused(f"not the URL of a journal: {without_password(url) or 'it is empty'}; there are {FORMS}")
-    kind, driver, extra = _DRIVERS[scheme]
-    need(driver, extra=extra, what=f"{scheme}://")
+    kind, driver, extras = _DRIVERS[scheme]
+    need(driver, extras=extras, what=f"{scheme}://")
     found = Address(kind, url)
     _check_server(found)
     if kind == "sqlite":
@@ -77,12 +80,11 @@ def address(url: str) -> Address:
     return found
 
 
-def need(*others: str, extra: str = "journal", what: str = "this") -> None:
+def need(*others: str, extras: Sequence[str] = ("journal",), what: str = "this") -> None:
     """Check that the libraries of the journal are installed, and others that `what` needs. Raises Refused."""
     for name in ("sqlalchemy", "alembic", "greenlet", *others):
         if find_spec(name) is None:
-            # No command of pip: nobody has registered the name `jobqueue` for us yet.
-            raise Refused(f"{what} needs the library {name}: install jobqueue with its extra [{extra}]")
+            raise Refused(missing_library(what, name, *extras))
 
 
 def _check_server(found: Address) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -31,6 +32,8 @@ class DataDirectory:
         self.path = path.resolve()
         self.socket = self.path / "redis.sock"
         self.log = self.path / "redis.log"
+        self._lock_file = self.path / "service.lock"
+        self._server_lock_file = self.path / "server.lock"
         self.pid_file = self.path / "redis.pid"  # for people; the locks say who is alive
         self._far_note = self.path / "redis.sock.path"
         self._last_build = self.path / "server.json"
@@ -42,7 +45,9 @@ class DataDirectory:
         return self._service_lock is not None
 
     async def claim(self) -> None:
-        """Take it for this service, and find the place of the socket. Raises Unfit when another service has it."""
+        """Take it for this service, and find the place of the socket. Raises Unfit when another service has it, OSError
+        where nothing can be written."""
+        check_writable(self._lock_file)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._service_lock = await self._lock_for_service()
         if len(os.fsencode(self.socket)) > _LONGEST_SOCKET:
@@ -68,15 +73,12 @@ class DataDirectory:
 
     def lock_for_server(self) -> int | None:
         """The lock that a server holds to its end, as a file descriptor; None while a server has it."""
-        return _lock(self.path / "server.lock")
+        return _lock(self._server_lock_file)
 
     @property
     def has_server(self) -> bool:
         """Whether a server has the data open."""
-        lock = self.lock_for_server()
-        if lock is not None:
-            os.close(lock)
-        return lock is None
+        return _is_locked(self._server_lock_file)
 
     @property
     def has_snapshot(self) -> bool:
@@ -109,14 +111,23 @@ class DataDirectory:
         """Whether a path leads here."""
         return Path(folder).resolve() == self.path
 
+    def check_may_claim(self) -> None:
+        """Raise Unfit or OSError where `claim` would; changes nothing."""
+        check_writable(self._lock_file)
+        if _is_locked(self._lock_file):
+            raise self._is_taken()
+
+    def _is_taken(self) -> Unfit:
+        pid = self._lock_file.read_text()
+        return Unfit(f"a service (pid {pid}) already runs on the data directory {self.path}")
+
     async def _lock_for_service(self) -> int:
         """The service's lock. A service that was killed while it started a server leaves it to the server's process for
         a moment: until that runs the server's program and is no longer a copy of the service."""
-        path = self.path / "service.lock"
         end = asyncio.get_running_loop().time() + _HANDOVER_S
-        while (lock := _lock(path)) is None:
+        while (lock := _lock(self._lock_file)) is None:
             if asyncio.get_running_loop().time() > end:
-                raise Unfit(f"a service (pid {path.read_text()}) already runs on the data directory {self.path}")
+                raise self._is_taken()
             await asyncio.sleep(_LOOK_S)
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -133,6 +144,15 @@ class DataDirectory:
         return path
 
 
+def check_writable(file: Path) -> None:
+    """Raise OSError where a file cannot be written, with the folders that are missing on its path; changes nothing."""
+    while not file.parent.exists():
+        file = file.parent
+    code = 0 if os.access(file.parent, os.W_OK | os.X_OK) else errno.EACCES
+    if code := code if file.parent.is_dir() else errno.ENOTDIR:
+        raise OSError(code, os.strerror(code), str(file))
+
+
 def running_at(data: Path) -> str:
     """The URL of the server that runs on a data directory, for a program beside the service. Raises Unfit."""
     directory = DataDirectory(data)
@@ -141,7 +161,10 @@ def running_at(data: Path) -> str:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(directory.socket))
     except OSError:
-        raise Unfit(f"no embedded Redis runs on the data directory {directory.path}: start the service first") from None
+        raise Unfit(
+            f"no embedded Redis runs on the data directory {directory.path}: start the service, or name the settings of"
+            " the one that runs (--config FILE, --data DIR, --redis URL)"
+        ) from None
     return f"unix://{directory.socket}"
 
 
@@ -156,6 +179,16 @@ def _lock(path: Path) -> int | None:
             return None
         raise
     return handle
+
+
+def _is_locked(path: Path) -> bool:
+    """Return True if another process has a lock; makes no file."""
+    if not path.exists():
+        return False
+    lock = _lock(path)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
 
 
 def _write(path: Path, text: str) -> None:

@@ -68,9 +68,35 @@ class EmbeddedRedis:
                 await self._end_child()
                 self._directory.leave()
                 if isinstance(error, OSError):
-                    raise Unfit(f"the data directory {self.data} cannot be used: {error}") from error
+                    raise self._unusable(error) from error
                 raise
         return self.url
+
+    def check_may_claim(self) -> None:
+        """Raise Unfit where `start` could not take the data directory for a service; changes nothing."""
+        try:
+            self._directory.check_may_claim()
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def check_nobody_has_data(self) -> None:
+        """Raise Unfit where a server has the data open, though none listens at the socket."""
+        if self._directory.has_server:
+            raise self._is_hidden()
+
+    def _is_hidden(self) -> Unfit:
+        file = self._directory.pid_file
+        pid = file.read_text().strip() if file.exists() else "unknown"
+        return Unfit(f"a server (pid {pid}) runs on {self.data}, but not on its socket: end it with kill {pid}")
+
+    def program(self) -> Path:
+        """The program of the server that would be started. Raises Unfit where there is none that can read the data."""
+        program = find_server(self._binary)
+        self._refuse_unreadable(program)
+        return program
+
+    def _unusable(self, error: OSError) -> Unfit:
+        return Unfit(f"the data directory {self.data} cannot be used: {error}")
 
     async def seen(self) -> bool:
         """Whether a server listens for the data, which then is at `url`; looks, and changes nothing."""
@@ -127,9 +153,7 @@ class EmbeddedRedis:
             elif (lock := self._directory.lock_for_server()) is not None:
                 return lock
             elif clock() > end:
-                file = self._directory.pid_file
-                pid = file.read_text().strip() if file.exists() else "unknown"
-                raise Unfit(f"a server (pid {pid}) runs on {self.data}, but not on its socket: end it with kill {pid}")
+                raise self._is_hidden()
             await asyncio.sleep(_LOOK_S)
         build = await self._identified()
         log.info("redis.taken_over", extra={"server": str(build), "socket": str(self._directory.socket)})
@@ -147,8 +171,7 @@ class EmbeddedRedis:
         try:
             if self._child:  # the lock shows that it is dead; this only reaps it
                 await asyncio.to_thread(self._child.wait)
-            path = await asyncio.to_thread(find_server, self._binary)
-            await asyncio.to_thread(self._refuse_unreadable, path)
+            path = await asyncio.to_thread(self.program)
             offset = self._directory.log_size()
             outlives_us = self._appendfsync is not None  # else it has nothing to be taken over for
             self._child = launch(path, self._settings(), self._directory.log, lock, outlives_us=outlives_us)

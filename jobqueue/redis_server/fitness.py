@@ -5,18 +5,19 @@ A Redis that would lose jobs is refused with Unfit. One that may lose them in a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
 
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.meter import Meter
 from buckets.redis.client import Redis
-from buckets.scripts import Value
+from buckets.redis.info import Server, facts_of
 from jobqueue.settings import Settings
 
 _OLDEST = (7, 0)
 _PERSIST = "Set `appendonly yes` to keep them."
+NO_SUBSCRIPTION = "Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels"
 
 
 def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
@@ -32,11 +33,22 @@ def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
     raise Unfit(f"the setting redis is not a valid Redis URL: {why}")
 
 
-class Server(Protocol):
-    """One Redis server that can be queried."""
+async def check_subscription(redis: Redis, channel: str) -> None:
+    """Raise Unfit where Redis lets nobody listen to a channel."""
+    begun = asyncio.Event()
+    tasks = [asyncio.create_task(redis.listen(channel, _ignore, begun.set)), asyncio.create_task(begun.wait())]
+    try:
+        await asyncio.wait(tasks, timeout=redis.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not begun.is_set():
+            raise Unfit(NO_SUBSCRIPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def read(self, *command: Value) -> Any:
-        """Run a plain command that changes nothing."""
+
+def _ignore(_: str) -> None:
+    """What is done with what is heard."""
 
 
 async def judge(server: Server, settings: Settings) -> list[str]:
@@ -54,13 +66,6 @@ async def judge(server: Server, settings: Settings) -> list[str]:
         *_judge_persistence(info, config),
         *_PROMISES[settings.durability](info, config, settings),
     ]
-
-
-async def facts_of(server: Server) -> dict[str, str]:
-    """INFO as a mapping. It is preferred to CONFIG, which managed services often forbid."""
-    reply = await server.read("INFO")
-    pairs = (line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
-    return {name: value.strip() for name, value in pairs}
 
 
 async def _config(server: Server, *names: str) -> Mapping[str, str]:

@@ -12,6 +12,9 @@ from typing import Any
 from buckets.errors import Unfit
 from jobqueue.settings import Settings
 
+_HANDOVER_S = 0.5  # for the workers of a supervisor that was killed, which end a moment after it
+_LOOK_S = 0.02
+
 
 def url_of(address: tuple[Any, ...], *, has_tls: bool = False) -> str:
     """The URL that reaches the address of a listening socket."""
@@ -21,10 +24,20 @@ def url_of(address: tuple[Any, ...], *, has_tls: bool = False) -> str:
 
 
 async def check_free(host: str, port: int) -> None:
-    """Raises OSError when nothing can listen there now: another program has the port, or the host no such address."""
+    """Raises OSError when nothing can listen there now: another program has the port, or the host no such address. A
+    port that is in use is looked at again for a moment: a service that was killed may leave it to its processes."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(asyncio.Protocol, host, port, reuse_address=True, start_serving=False)
-    server.close()
+    end = loop.time() + _HANDOVER_S
+    while True:
+        try:
+            server = await loop.create_server(asyncio.Protocol, host, port, reuse_address=True, start_serving=False)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.time() > end:
+                raise
+        else:
+            server.close()
+            return
+        await asyncio.sleep(_LOOK_S)
 
 
 @contextlib.contextmanager
@@ -35,15 +48,6 @@ def blamed_on(part: str, port: int) -> Iterator[None]:
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
         raise Unfit(f"the port {port} of {part} {why}") from None
-
-
-async def check_free_for_dialects(settings: Settings) -> None:
-    """Raises Unfit when the port of a dialect is not free."""
-    for name, options in settings.protocols.open():
-        if options.port:
-            with blamed_on(f"protocols.{name}", options.port):
-                await check_free(settings.host, options.port)
-    await check_datagrams_free(settings)
 
 
 async def check_datagrams_free(settings: Settings) -> None:

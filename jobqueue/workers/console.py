@@ -9,6 +9,7 @@ import importlib.util
 
 from buckets.errors import Unfit
 from jobqueue.access.modes import beyond_loopback
+from jobqueue.errors import missing_library
 from jobqueue.settings import Settings
 from jobqueue.web.address import url_of
 
@@ -20,12 +21,12 @@ _ASKED_AT = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 async def check_may_start(settings: Settings) -> None:
     """Raises Unfit for a console that lacks its library, or that would show an open service to other machines, though
-    nothing says that this is meant. Raises OSError for a host that cannot be resolved."""
+    nothing says that this is meant, and for a host that cannot be resolved."""
     if importlib.util.find_spec(_LIBRARY) is None:
-        raise Unfit(f"console_port: the console needs {_LIBRARY}: install jobqueue with the extra `console`")
+        raise Unfit(missing_library("console_port: the console", _LIBRARY, "console"))
     if settings.access == "tokens" or settings.allow_open:
         return
-    beyond = await beyond_loopback(settings.console_host)
+    beyond = await beyond_loopback(settings.console_host, "console_host")
     if beyond:
         raise Unfit(
             f"console_host = {settings.console_host!r} listens on {', '.join(beyond)}, and without tokens everybody who"

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from typing import Any
-
-_HANDOVER_S = 0.5  # for the workers of a supervisor that was killed, which end a moment after it
-_LOOK_S = 0.02
 
 
 @contextlib.asynccontextmanager
@@ -25,15 +21,7 @@ async def held(host: str, port: int) -> AsyncIterator[tuple[Any, ...]]:
 
     Raises OSError when another program has the port, or the host has no such address.
     """
-    end = asyncio.get_running_loop().time() + _HANDOVER_S
-    while True:
-        try:
-            sockets, address = await _take(host, port)
-            break
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or asyncio.get_running_loop().time() > end:
-                raise
-        await asyncio.sleep(_LOOK_S)
+    sockets, address = await _take(host, port)
     with sockets:
         yield address
 

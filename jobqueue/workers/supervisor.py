@@ -18,18 +18,17 @@ import msgspec
 
 from buckets.errors import Unfit
 from buckets.namespace import join
-from jobqueue.access import tls
-from jobqueue.access.modes import check_may_start
+from jobqueue.access.modes import warn_where_open
 from jobqueue.access.unix_socket import UnixSocket
 from jobqueue.engine.policies import Policies
 from jobqueue.errors import SettingsError
-from jobqueue.journal.url import Refused, address
+from jobqueue.health.start import check_may_start
 from jobqueue.metrics.scratch import scratch_folder
 from jobqueue.process import Lifecycle
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
-from jobqueue.web.address import blamed_on, check_datagrams_free, url_of
+from jobqueue.web.address import blamed_on, url_of
 from jobqueue.workers import console
 from jobqueue.workers.port import held
 from jobqueue.workers.slot import Slot
@@ -102,19 +101,13 @@ class Supervisor(Lifecycle):
         folder = shared_metrics_folder()
         if folder is None:
             folder = self._scratch = stack.enter_context(scratch_folder())
-        await check_may_start(settings)
-        if settings.journal_run:
-            _check_journal(settings)
-        if settings.console_port:
-            await console.check_may_start(settings)
-        if settings.tls_cert:
-            tls.read(settings)  # what the workers could not use is refused here, before a Redis is started
+        await check_may_start(settings)  # what the workers could not use is refused here, before a Redis is started
+        await warn_where_open(settings)
         address = await stack.enter_async_context(held(settings.host, settings.port))
         for name, options in settings.protocols.open():
             if options.port:
                 with blamed_on(f"protocols.{name}", options.port):
                     await stack.enter_async_context(held(settings.host, options.port))
-        await check_datagrams_free(settings)
         if settings.console_port:
             with blamed_on("the console (console_port)", settings.console_port):
                 await stack.enter_async_context(held(settings.console_host, settings.console_port))
@@ -154,11 +147,3 @@ async def _shards_of(settings: Settings) -> int:
         return (await join(redis, settings.namespace)).shards
     finally:
         await redis.close()
-
-
-def _check_journal(settings: Settings) -> None:
-    """Raise Unfit for a journal that cannot be written from here, whatever its database says."""
-    try:
-        address(settings.journal)
-    except Refused as error:
-        raise Unfit(f"the setting journal: {error}") from None

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from buckets.errors import JobQueueError
+from buckets.redis.info import facts_of
 from jobqueue import __version__
-from jobqueue.redis_server.fitness import facts_of, redis_at
+from jobqueue.redis_server.fitness import redis_at
 
 _FOLDER = "jobqueue-doctor"
 _TOOLS = 'extra == "test"'

@@ -6,25 +6,27 @@ It founds no namespace and starts no server. Each finding is a line that begins 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from buckets.errors import JobQueueError, Unfit
+from buckets.keys import Keys
 from jobqueue import settings
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import url_of
-from jobqueue.cli.check.service import check_running
+from jobqueue.cli.check.service import Whose, check_running, whose_service
+from jobqueue.cli.console.chosen import options_of
 from jobqueue.errors import SettingsError
 from jobqueue.health.access import check_access
 from jobqueue.health.findings import Finding, Findings
 from jobqueue.health.journal import check_journal
 from jobqueue.health.redis import check_redis
-from jobqueue.health.setup import check_packages, check_workers, told_protocols, told_settings
+from jobqueue.health.setup import check_connections, check_packages, check_workers, told_protocols, told_settings
+from jobqueue.health.start import check_start
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import redis_at
-from jobqueue.redis_server.program import build_of, find_server
+from jobqueue.redis_server.fitness import check_subscription, redis_at
+from jobqueue.redis_server.program import build_of
 from jobqueue.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,55 +40,93 @@ async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields 
     for finding in check_packages():
         yield finding
     try:
-        chosen = settings.load(flags, file)
+        chosen, sources = settings.load_with_sources(flags, file)
     except SettingsError as error:
         yield Finding("bad", "settings", str(error))
         return
-    yield told_settings(chosen.unlike(Settings()))
+    yield told_settings(chosen.unlike(Settings()), _place_of(chosen))
+    url, redis = url_of(chosen), await redis_of(chosen)
+    whose = await whose_service(url, files, redis, chosen) if url else Whose.NOBODYS
+    if whose is not Whose.OTHERS or sources:
+        async for finding in _of_start(chosen, redis, whose):
+            yield finding
+    if whose is Whose.OTHERS:
+        sentence = f"the one at {url} has another Redis or namespace; what it says: jobqueue check --url {url}"
+        yield Finding("warn", "service", sentence)
+    if not url:
+        yield Finding("ok", "service", "it will listen on any free port, so none was asked")
+    elif whose is not Whose.OTHERS or not sources:  # without any setting, the service that is there is meant
+        async for finding in check_running(url, files, absent="warn"):
+            yield finding
+
+
+async def _of_start(chosen: Settings, redis: str, whose: Whose) -> Findings:
+    """What a start with these settings would find. `redis`: where its Redis is; empty: it would be started."""
+    refused = set()
+    async for finding in check_start(chosen, runs=whose is Whose.OURS):
+        refused.add(finding.subject)
+        yield finding
+    if chosen.console_port:
+        for finding in _console(chosen):
+            yield finding
     async for finding in check_access(chosen):
         yield finding
     yield check_workers(chosen)
+    for finding in check_connections(chosen):
+        yield finding
     for finding in told_protocols(chosen):
         yield finding
-    async for finding in check_journal(chosen):
-        yield finding
-    url = chosen.redis
-    if not url:
-        embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
-        running, finding = await _embedded(embedded, chosen)
-        yield finding
-        url = embedded.url if running else ""
-    if url:
-        async for finding in _redis(url, chosen):
+    if "journal" not in refused:
+        async for finding in check_journal(chosen):
             yield finding
-    url = url_of(chosen)
-    if not url:
-        yield Finding("ok", "service", "it will listen on any free port, so none was asked")
-        return
-    async for finding in check_running(url, files, absent="warn"):
-        yield finding
+    if not chosen.redis:
+        yield await asyncio.to_thread(_embedded, chosen, is_listening=bool(redis), is_ours=whose is Whose.OURS)
+    if redis:
+        async for finding in _redis(redis, chosen):
+            yield finding
+
+
+def _place_of(chosen: Settings) -> str:
+    """Which Redis and namespace are looked at."""
+    where = without_secret(chosen.redis) if chosen.redis else f"embedded, in {_of(chosen).data}"
+    return f"Redis: {where}; namespace: {chosen.namespace}"
+
+
+def _of(chosen: Settings) -> EmbeddedRedis:
+    return EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
+
+
+def _console(chosen: Settings) -> Iterator[Finding]:
+    """Why the process of the console would not start: it reads these files itself, when `serve` has begun."""
+    try:
+        options_of(chosen, "", chosen.console_port)
+    except SettingsError as error:
+        yield Finding("bad", "console", str(error))
 
 
 async def redis_of(chosen: Settings) -> str:
     """The URL of the Redis of these settings; empty: it would be the embedded one, which does not run."""
     if chosen.redis:
         return chosen.redis
-    embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
+    embedded = _of(chosen)
     return embedded.url if await _listens(embedded) else ""
 
 
-async def _embedded(embedded: EmbeddedRedis, chosen: Settings) -> tuple[bool, Finding]:
-    """Whether the embedded Redis runs, and the finding about it, or about the one that would be started."""
-    if await _listens(embedded):
-        return True, Finding("ok", "redis", f"the embedded Redis runs on {embedded.data}")
+def _embedded(chosen: Settings, *, is_listening: bool, is_ours: bool) -> Finding:
+    """The finding about the embedded Redis, or about the one that would be started. `is_ours`: the service of these
+    settings runs, and so has the data directory."""
+    embedded = _of(chosen)
     try:
-        program = find_server(chosen.redis_server or None)
+        if not is_ours:
+            embedded.check_may_claim()
+        if is_listening:
+            return Finding("ok", "redis", f"the embedded Redis runs on {embedded.data}")
+        embedded.check_nobody_has_data()
+        program = embedded.program()
     except Unfit as error:
-        return False, Finding("bad", "redis", error.message)
-    if not _may_write(embedded.data):
-        return False, Finding("bad", "redis", f"the data directory {embedded.data} is not writable")
+        return Finding("bad", "redis", error.message)
     would = f"it would be {build_of(program)} ({program}), with its data in {embedded.data}"
-    return False, Finding("ok", "redis", f"the embedded Redis is not running; {would}")
+    return Finding("ok", "redis", f"the embedded Redis is not running; {would}")
 
 
 async def _listens(embedded: EmbeddedRedis) -> bool:
@@ -95,13 +135,6 @@ async def _listens(embedded: EmbeddedRedis) -> bool:
             return await embedded.seen()
     except TimeoutError:  # it does, and does not answer: the next checks report that
         return True
-
-
-def _may_write(folder: Path) -> bool:
-    """Whether we may write to a directory, or create it."""
-    while not folder.exists():
-        folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 async def _redis(url: str, chosen: Settings) -> Findings:
@@ -113,6 +146,9 @@ async def _redis(url: str, chosen: Settings) -> Findings:
     try:
         async for finding in check_redis(redis, chosen):
             yield finding
+        await check_subscription(redis, Keys(chosen.namespace, 0).bell)
+    except Unfit as error:
+        yield Finding("bad", "redis", error.message)
     except JobQueueError as error:
         why = redis.trouble or error.message
         yield Finding("bad", "redis", f"the Redis at {without_secret(url)} cannot be used: {why}")

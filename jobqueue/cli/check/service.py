@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 import aiohttp
 import orjson
 from jobqueue_client.http.words import SPEAKS_TLS
 
+from buckets.errors import JobQueueError
+from buckets.namespace import look
+from buckets.shards import Shards
+from buckets.timers.cards import read_instances
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import shown
 from jobqueue.cli.check.jobs import check_jobs
-from jobqueue.cli.client import Client, base_of, is_tls, reason, session_of
+from jobqueue.cli.client import Client, Refusal, Unreachable, base_of, is_tls, reason, session_of
 from jobqueue.health.findings import Finding, Findings, Level
+from jobqueue.redis_server.fitness import redis_at
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields
 
+    from jobqueue.settings import Settings
+
+NO_SERVICE = "does not answer like a service"
 _READY_S = 5.0  # for a service to answer
 
 
@@ -31,6 +40,42 @@ async def check_running(url: str, files: AccessFields | None = None, absent: Lev
     if service.level == "ok":
         async for finding in check_jobs(Client(url, access)):
             yield finding
+
+
+class Whose(enum.Enum):
+    """Whose the service is that answers where settings would have theirs."""
+
+    NOBODYS = enum.auto()  # none answers
+    OURS = enum.auto()  # of these settings, as far as it lets us know
+    OTHERS = enum.auto()  # of other settings
+
+
+async def whose_service(url: str, files: AccessFields | None, redis_url: str, chosen: Settings) -> Whose:
+    """Whose service answers at a URL: ours, if an instance that it lists is in our Redis and namespace, too.
+    `redis_url`: empty, where our Redis does not run. Raises UsageError for files that cannot be used."""
+    access = shown(url, files or {})
+    finding = await _service(url, access, "warn")
+    if finding.level == "warn" or NO_SERVICE in finding.sentence or SPEAKS_TLS in finding.sentence:
+        return Whose.NOBODYS
+    try:
+        async with Client(url, access) as client:
+            rows = (await client.ask("instances")).fields["instances"]
+        its = {(each["host"], each["pid"]) for each in rows if each["pid"]}
+        ours = await _instances(redis_url, chosen) if redis_url else set()
+    except (Refusal, Unreachable, JobQueueError):  # who is not told takes it for ours
+        return Whose.OURS
+    return Whose.OURS if not its or its & ours else Whose.OTHERS
+
+
+async def _instances(url: str, chosen: Settings) -> set[tuple[str, int]]:
+    """Host and pid of the instances in a Redis. Raises JobQueueError."""
+    redis = redis_at(url, chosen.redis_timeout_s)
+    try:
+        numbers = await look(redis, chosen.namespace)
+        found = await read_instances(Shards(redis, chosen.namespace, *numbers)) if numbers else []
+        return {(each.about.host, each.about.pid) for each in found if each.about}
+    finally:
+        await redis.close()
 
 
 async def _service(url: str, access: Access, absent: Level) -> Finding:
@@ -53,7 +98,7 @@ async def _service(url: str, access: Access, absent: Level) -> Finding:
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         return Finding("bad", "service", f"{place} is not a URL such as http://127.0.0.1:8000")
     except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        why = f"the program at {place} does not answer like a service: {error or 'no answer in time'}"
+        why = f"the program at {place} {NO_SERVICE}: {error or 'no answer in time'}"
         return Finding("bad", "service", f"{place}: {SPEAKS_TLS}" if await is_tls(url, error) else why)
     if is_ready:
         return Finding("ok", "service", f"ready at {place}")

@@ -10,7 +10,7 @@ import click
 from jobqueue import settings
 from jobqueue.cli import access
 from jobqueue.console.options import COLOURS
-from jobqueue.errors import SettingsError
+from jobqueue.errors import SettingsError, missing_library
 
 _PORT = 8001
 
@@ -62,9 +62,7 @@ def console_command(url: str, config: str | None, port: int | None, **given: Any
         from jobqueue.cli.console.chosen import options_of  # noqa: PLC0415
         from jobqueue.console import serving  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"the console needs {error.name}: install jobqueue with the extra `console`"
-        ) from None
+        raise click.ClickException(missing_library("the console", error.name or "jinja2", "console")) from None
     from jobqueue import logs  # noqa: PLC0415
 
     url = url.rstrip("/")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
+from jobqueue.errors import missing_library
 
 if TYPE_CHECKING:
     from jobqueue.journal.export.run import Written
@@ -54,7 +55,7 @@ def export_command(
     and run again. Exit code 1: it stopped before the end; 2: it could not begin.
     """
     if importlib.util.find_spec("pyarrow") is None:
-        raise CannotBegin("the export needs the library pyarrow (extra journal-parquet): pip install 'pyarrow>=18'")
+        raise CannotBegin(missing_library("the export", "pyarrow", "journal-parquet"))
     url = _checked(named(url_from, url_file) or os.environ.get("JOBQUEUE_JOURNAL"))
     asyncio.run(_export(url, out, source, what, (since and since.date(), until and until.date())))
 

@@ -21,7 +21,7 @@ from jobqueue_client.access.options import Access
 from buckets import Pool
 from buckets.access.actions import Actions
 from buckets.access.tokens import Tokens
-from buckets.errors import JobQueueError, NotFound, Unavailable
+from buckets.errors import JobQueueError, NotFound, Unavailable, Unfit
 from buckets.keys import Keys
 from buckets.namespace import read_meta
 from jobqueue import logs
@@ -64,7 +64,7 @@ def of_redis(chosen: Settings) -> Callable[[Sequence[Fields]], Awaitable[list[Fi
 
     async def ask_all(wishes: Sequence[Fields]) -> list[Fields]:
         commands = [_command(wish) for wish in wishes]
-        redis = redis_at(chosen.redis or running_at(Path(chosen.data)), chosen.redis_timeout_s)
+        redis = redis_at(chosen.redis or _embedded(chosen), chosen.redis_timeout_s)
         try:
             if commands[0].action != "create" and not await read_meta(redis, Keys(chosen.namespace, 0)):
                 raise NotFound(f"this Redis has no namespace {chosen.namespace}")
@@ -80,6 +80,13 @@ def of_redis(chosen: Settings) -> Callable[[Sequence[Fields]], Awaitable[list[Fi
             await redis.close()
 
     return ask_all
+
+
+def _embedded(chosen: Settings) -> str:
+    try:
+        return running_at(Path(chosen.data))
+    except Unfit as error:
+        raise Unfit(f"{error.message}; or ask a running service with --url URL and a token of yours") from None
 
 
 def _command(wish: Fields) -> params.Token:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobqueue.access.secret_values import read_secret
-from jobqueue.errors import SettingsError
+from jobqueue.errors import SettingsError, missing_library
 from jobqueue.schema import fields
 from jobqueue.schema.mistakes import hint
 from jobqueue.sinks import KINDS, OUR_HEADERS, Common, Template
@@ -112,8 +112,8 @@ def _sink(path: str, name: str, table: dict[str, Any]) -> Common:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "jobqueue":
             raise
-        extra = KINDS[kind].extra
-        raise SettingsError(f"{place}: {kind} needs a library: install jobqueue with its extra [{extra}]") from None
+        missing = missing_library(kind, error.name or "of its own", KINDS[kind].extra)
+        raise SettingsError(f"{place}: {missing}") from None
     settings: Common = _checked(table, module.Settings, path, f"sinks.{name}.")
     _check(place, settings)
     return settings

@@ -100,6 +100,13 @@ async def test_a_wrong_word_is_told_in_words(desk: Desk, arguments: tuple[str, .
     assert told in ran.err
 
 
+async def test_where_no_redis_runs_the_ways_to_the_one_that_does_are_named(tmp_path: Path) -> None:
+    ran = await Shell("").run("token", "create", "orders", "--may", "produce", "--data", str(tmp_path / "data"))
+    assert ran.code == 1
+    assert f"no embedded Redis runs on the data directory {tmp_path}/data" in ran.err
+    assert all(option in ran.err for option in ("--config", "--data", "--redis", "--url"))
+
+
 async def test_a_record_goes_into_a_file_and_only_its_token_to_a_pipe(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     desk.where = ("--record", str(file))

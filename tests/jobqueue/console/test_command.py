@@ -43,7 +43,7 @@ def test_without_its_library_it_names_the_extra() -> None:
     program = "import sys; sys.modules['jinja2'] = None; from jobqueue.cli.main import main; main(['console'])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
-    assert "the console needs jinja2: install jobqueue with the extra `console`" in ran.stderr
+    assert "the console needs the library jinja2: install the extra [console] of jobqueue: " in ran.stderr
 
 
 def test_it_reads_the_file_of_a_service_whose_secrets_are_not_here(tmp_path: Path) -> None:

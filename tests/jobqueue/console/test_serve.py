@@ -159,7 +159,7 @@ def test_without_its_library_the_service_names_the_extra(tmp_path: Path) -> None
         check=False,
     )
     assert ran.returncode == 1
-    assert "console_port: the console needs jinja2: install jobqueue with the extra `console`" in ran.stderr
+    assert "console_port: the console needs the library jinja2: install the extra [console] of" in ran.stderr
     assert not (tmp_path / "data").exists()
 
 

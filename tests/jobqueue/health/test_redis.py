@@ -6,9 +6,9 @@ from typing import Any
 
 from buckets import Pool, Redis
 from buckets.access.tokens import Entry, Tokens
+from buckets.redis.info import facts_of
 from jobqueue.access.records import as_json
 from jobqueue.health.redis import check_redis
-from jobqueue.redis_server.fitness import facts_of
 from jobqueue.settings import Settings
 from tests.jobqueue.access.records import record
 from tests.kit.redis_cluster import ClusterSet

@@ -1,0 +1,105 @@
+"""What a service refuses to start for, before it asks its Redis (jobqueue/redis_server/fitness.py judges that).
+
+One list for both: `serve` ends at the first, `jobqueue check` reports each, in the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from buckets.errors import JobQueueError, Unfit
+from jobqueue.access import modes, tls, tokens_file
+from jobqueue.access.unix_socket import check_path
+from jobqueue.errors import SettingsError
+from jobqueue.health.findings import Finding, Findings
+from jobqueue.journal.url import Refused, address
+from jobqueue.process import refusal
+from jobqueue.redis_server.data_directory import check_writable
+from jobqueue.settings import Settings, shared_metrics_folder
+from jobqueue.web.address import blamed_on, check_datagrams_free, check_free
+from jobqueue.workers import console
+
+Judgement = tuple[str, Callable[[], Awaitable[None]]]
+"""A subject, and what raises Unfit or OSError where no service can start with it. It changes nothing."""
+
+
+async def check_may_start(settings: Settings) -> None:
+    """Raise Unfit or OSError for the first thing that keeps a service from starting."""
+    for _, judge in (*_of_settings(settings), *_of_places(settings)):
+        await judge()
+
+
+async def check_start(settings: Settings, *, runs: bool) -> Findings:
+    """A bad finding for each thing that keeps a service from starting. `runs`: one of these settings does, and so has
+    the ports and the socket."""
+    for subject, judge in (*_of_settings(settings), *(() if runs else _of_places(settings))):
+        try:
+            await judge()
+        except (JobQueueError, OSError) as error:
+            yield Finding("bad", subject, refusal(error, settings))
+
+
+def _of_settings(settings: Settings) -> Iterator[Judgement]:
+    yield "access", partial(modes.check_may_start, settings)
+    if settings.access == "tokens" and settings.tokens_file:
+        yield "tokens_file", partial(_tokens_file, settings.tokens_file)
+    if settings.tls_cert:
+        yield "tls", partial(_tls, settings)
+    if settings.journal_run:
+        yield "journal", partial(_journal, settings.journal)
+    if settings.console_port:
+        yield "console", partial(console.check_may_start, settings)
+    if folder := shared_metrics_folder():
+        yield "metrics", partial(_metrics_folder, folder)
+
+
+def _of_places(settings: Settings) -> Iterator[Judgement]:
+    """The ports and the socket at which it listens."""
+    yield "port", partial(check_free, settings.host, settings.port)
+    for name, options in settings.protocols.open():
+        if options.port:
+            yield f"protocols.{name}", partial(_port, f"protocols.{name}", settings.host, options.port)
+    yield "udp", partial(check_datagrams_free, settings)
+    if settings.console_port:
+        part = "the console (console_port)"
+        yield "console", partial(_port, part, settings.console_host, settings.console_port)
+    if settings.socket:
+        yield "socket", partial(_socket, settings.socket)
+
+
+async def _tokens_file(path: str) -> None:
+    try:
+        await asyncio.to_thread(tokens_file.read, path)  # it may be long
+    except SettingsError as error:
+        raise Unfit(str(error)) from None
+
+
+async def _tls(settings: Settings) -> None:
+    await asyncio.to_thread(tls.read, settings)
+
+
+async def _journal(url: str) -> None:
+    """Whatever its database says, a journal has to be one that can be written from here."""
+    try:
+        address(url)
+    except Refused as error:
+        raise Unfit(f"the setting journal: {error}") from None
+
+
+async def _metrics_folder(folder: Path) -> None:
+    try:
+        check_writable(folder / "metrics")
+    except OSError as error:
+        raise Unfit(f"PROMETHEUS_MULTIPROC_DIR cannot be used as the folder for metrics: {error}") from None
+
+
+async def _port(part: str, host: str, port: int) -> None:
+    with blamed_on(part, port):
+        await check_free(host, port)
+
+
+async def _socket(path: str) -> None:
+    check_path(Path(path))
