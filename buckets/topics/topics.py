@@ -136,6 +136,17 @@ class Topics:
         ids: list[bytes] = await self.pool.redis.read("ZRANGE", key, 0, min(count, MOST) - 1)
         return ids
 
+    async def oldest_deaths(self, topics: Sequence[str]) -> dict[str, int]:
+        """When the oldest dead letter of each topic died, in ms since the epoch; a topic without one is left out."""
+        found = await asyncio.gather(*map(self._oldest_death, topics))
+        return {topic: died for topic, died in zip(topics, found, strict=True) if died is not None}
+
+    async def _oldest_death(self, topic: str) -> int | None:
+        heads = await asyncio.gather(
+            *(self._read([], "ZRANGE", keys.dead(topic), 0, 0, "WITHSCORES") for keys in self.pool.keys)
+        )
+        return min((int(float(head[1])) for head in heads if head), default=None)
+
     async def newest_dead(self, topic: str) -> Job | None:
         """The dead letter that died last; None where it was kicked or deleted meanwhile."""
         ends = await self._in_all(

@@ -112,8 +112,16 @@ class Pollings:
 
     def polling(self) -> Counter[str]:
         """How many different workers poll each topic."""
-        pairs = {(row.worker, topic) for row in self.rows for topic in row.topics}
-        return Counter(topic for _, topic in pairs)
+        return _by_topic(self.rows)
+
+    def blocked(self) -> Counter[str]:
+        """How many of them take no jobs now, by their own word."""
+        return _by_topic(row for row in self.rows if row.blocked)
+
+
+def _by_topic(rows: Iterable[Polling]) -> Counter[str]:
+    pairs = {(row.worker, topic) for row in rows for topic in row.topics}
+    return Counter(topic for _, topic in pairs)
 
 
 class Pollers:

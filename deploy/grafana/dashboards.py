@@ -238,22 +238,34 @@ def _of_topic() -> Iterable[Any]:
     )
     yield _lines(
         "Workers",
-        "Workers that poll the topic, and whether it is paused (1).",
+        "Workers that poll the topic, those of them that take no jobs now (sinks that cannot hand them on), and whether"
+        " it is paused (1).",
         "none",
         (f"max by (topic) (jobqueue_polling_workers{{{_OF_TOPIC}}})", "workers"),
+        (f"max by (topic) (jobqueue_blocked_workers{{{_OF_TOPIC}}})", "blocked"),
         (f"max by (topic) (jobqueue_topic_paused{{{_OF_TOPIC}}})", "paused"),
+        width=_HALF,
     )
     yield _lines(
         "From due to delivered: quantiles",
         "The median and the 99th percentile of the time from due to the first delivery.",
         "s",
         *_quantiles("jobqueue_due_to_delivered_seconds", _OF_TOPIC),
+        width=_HALF,
     )
     yield _lines(
         "Dead letters",
         "Jobs that ran out of tries or time, or whose worker gave up, until they are kicked or deleted.",
         "short",
         (f'max by (topic) (jobqueue_jobs{{{_OF_TOPIC}, state="dead"}})', "dead"),
+        width=_HALF,
+    )
+    yield _lines(
+        "Oldest dead letter",
+        "For how long it has been dead. Dead letters are deleted after dead_age_s, by default after 30 days.",
+        "s",
+        (f"max by (topic) (jobqueue_oldest_dead_age_seconds{{{_OF_TOPIC}}})", "dead for"),
+        width=_HALF,
     )
 
 
@@ -276,8 +288,8 @@ def _of_redis() -> Iterable[Any]:
         "Memory",
         "What Redis uses, and its maxmemory (0: none). At the limit adds are refused.",
         "bytes",
-        (f"max by (instance) (redis_memory_used_bytes{{{_EXPORTED}}})", "used {{instance}}"),
-        (f"max by (instance) (redis_memory_max_bytes{{{_EXPORTED}}})", "maxmemory {{instance}}"),
+        ('max by (server) (jobqueue_redis_memory_used_bytes{job="$job"})', "used {{server}}"),
+        ('max by (server) (jobqueue_redis_memory_max_bytes{job="$job"})', "maxmemory {{server}}"),
     )
     yield _lines(
         "Commands",

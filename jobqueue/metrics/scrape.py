@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from buckets import Pollers, Schedules, State, Stats, Topics, Waiting
 from buckets.errors import JobQueueError
 from buckets.events.switch import stream_bytes
 from buckets.job import LIVE
+from buckets.redis.info import Memory, facts_of, memory_in
 from jobqueue import __version__
 from jobqueue.metrics.process import OTHER, Metrics
 from jobqueue.metrics.shared import forget, forget_killed
@@ -49,14 +50,18 @@ class _Families(Collector):
 
 
 class _Figures(NamedTuple):
-    """What a scrape reads from Redis: by topic the figures, whether it is paused, and how many workers poll it; by
-    shard the bytes of the events that wait for a journal; the number of schedules."""
+    """What a scrape reads from Redis: by topic the figures, whether it is paused, how many workers poll it and how many
+    of these are blocked, and for how long (s) its oldest dead letter has been dead; by shard the bytes of the events
+    that wait for a journal; the number of schedules; by server the memory."""
 
     stats: Mapping[str, Stats] = {}
     paused: Mapping[str, bool] = {}
     polling: Mapping[str, int] = {}
+    blocked: Mapping[str, int] = {}
+    dead_s: Mapping[str, float] = {}
     waiting: Mapping[int, int] = {}
     schedules: int | None = None
+    memory: Mapping[str, Memory] = {}
 
 
 class Scrape:
@@ -91,11 +96,28 @@ class Scrape:
                 stats = await self._topics.figures(self._metrics.topic)
                 named = [topic for topic in stats if topic != OTHER]
                 ends = await self._topics.pauses(named)
-                paused = {topic: topic in ends for topic in named}
-                waiting = await stream_bytes(self._topics.pool)
-                schedules = await Schedules(self._topics.pool).count()
-                return _Figures(stats, paused, await self._pollers.polling(), waiting, schedules)
+                pollings = await self._pollers.read()
+                return _Figures(
+                    stats,
+                    {topic: topic in ends for topic in named},
+                    pollings.polling(),
+                    pollings.blocked(),
+                    await self._dead_for([topic for topic in named if stats[topic].counts.get(State.DEAD.word)]),
+                    await stream_bytes(self._topics.pool),
+                    await Schedules(self._topics.pool).count(),
+                    await self._memory(),
+                )
         return None
+
+    async def _memory(self) -> dict[str, Memory]:
+        servers = await self._topics.pool.redis.servers()
+        return {server.name: memory_in(await facts_of(server, "memory")) for server in servers}
+
+    async def _dead_for(self, topics: Sequence[str]) -> dict[str, float]:
+        """For how long (s) the oldest dead letter of each topic has been dead."""
+        now_ms = await self._topics.pool.now_ms()
+        deaths = await self._topics.oldest_deaths(topics)
+        return {topic: max(now_ms - died, 0) / 1000 for topic, died in deaths.items()}
 
     async def _others(self) -> None:
         """Give the other processes time to pour what they counted before this scrape."""
@@ -122,6 +144,7 @@ class Scrape:
         if figures.schedules is not None:
             schedules.add_metric([], figures.schedules)
         yield schedules
+        yield from _by_server(figures)
 
     def _by_topic(self, figures: Mapping[str, Stats], begun: float) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("jobqueue_jobs", f"Jobs now, by state. {_SAME}", labels=["topic", "state"])
@@ -159,10 +182,38 @@ def _of_named_topics(figures: _Figures) -> Iterator[Metric]:
     """The metrics that make no sense for the topics under `other`."""
     paused = GaugeMetricFamily("jobqueue_topic_paused", f"1 while the topic is paused. {_SAME}", labels=["topic"])
     polling = GaugeMetricFamily("jobqueue_polling_workers", f"Workers that poll the topic. {_SAME}", labels=["topic"])
+    blocked = GaugeMetricFamily(
+        "jobqueue_blocked_workers",
+        f"Workers of the topic that take no jobs now, such as a sink whose broker is away. {_SAME}",
+        labels=["topic"],
+    )
+    dead = GaugeMetricFamily(
+        "jobqueue_oldest_dead_age_seconds",
+        f"For how long the oldest dead letter of the topic has been dead; 0 without one. {_SAME}",
+        labels=["topic"],
+    )
     for topic, is_paused in sorted(figures.paused.items()):
         paused.add_metric([topic], float(is_paused))
         polling.add_metric([topic], figures.polling.get(topic, 0))
-    yield from (paused, polling)
+        blocked.add_metric([topic], figures.blocked.get(topic, 0))
+        dead.add_metric([topic], figures.dead_s.get(topic, 0))
+    yield from (paused, polling, blocked, dead)
+
+
+def _by_server(figures: _Figures) -> Iterator[Metric]:
+    """The memory of Redis."""
+    used = GaugeMetricFamily(
+        "jobqueue_redis_memory_used_bytes",
+        f"Memory of a server of Redis that counts towards its maxmemory. {_SAME}",
+        labels=["server"],
+    )
+    most = GaugeMetricFamily(
+        "jobqueue_redis_memory_max_bytes", f"Its maxmemory; 0: there is no limit. {_SAME}", labels=["server"]
+    )
+    for server, memory in sorted(figures.memory.items()):
+        used.add_metric([server], memory.used)
+        most.add_metric([server], memory.limit)
+    yield from (used, most)
 
 
 def _by_shard(figures: _Figures) -> Metric:

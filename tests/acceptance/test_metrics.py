@@ -160,6 +160,38 @@ async def test_a_topic_has_its_pause_and_the_number_of_workers_that_poll_it(clie
     assert part(all_values, "jobqueue_polling_workers") == {("t",): 2, ("u",): 1}
 
 
+async def test_a_topic_has_the_workers_that_take_no_jobs_and_the_age_of_its_oldest_dead_letter(
+    client: Client, redis: Redis
+) -> None:
+    await client.ask("pop", topic="t", worker="w", wait=0)
+    await client.ask("pop", topic="t", worker="sink", wait=0, blocked="sink x: connection refused")
+    for number in range(2):
+        await client.ask("add", topic="t", id=f"{number}", body=1)
+        await client.ask("bury", id=(await client.ask("pop", topic="t", worker="w"))["id"])
+    await redis.read("ZADD", "{jq:0}:d:t", int(time.time() - 3600) * 1000, "0")
+
+    async def is_told() -> bool:
+        all_values = await told(client.url)
+        oldest_s = part(all_values, "jobqueue_oldest_dead_age_seconds")["t",]
+        blocked, polling = (part(all_values, f"jobqueue_{each}_workers").get(("t",)) for each in ("blocked", "polling"))
+        return 3600 <= oldest_s < 3700 and (blocked, polling) == (1, 2)
+
+    await until(is_told)
+    await client.ask("delete", id="0")
+    assert part(await told(client.url), "jobqueue_oldest_dead_age_seconds")["t",] < 3600
+
+
+async def test_the_memory_of_redis_and_its_limit_are_there(own_server: RedisServer) -> None:
+    async with ServiceProcess("--redis", own_server.url) as service:
+        assert list(part(await told(service.url), "jobqueue_redis_memory_max_bytes").values()) == [0]
+        redis = Redis(own_server.url)
+        await redis.read("CONFIG", "SET", "maxmemory", str(64 << 20))
+        await redis.close()
+        all_values = await told(service.url)
+    (used,), (most,) = (part(all_values, f"jobqueue_redis_memory_{each}_bytes").values() for each in ("used", "max"))
+    assert 0 < used < most == 64 << 20
+
+
 async def test_the_streams_of_events_have_their_bytes_where_they_are_on(
     redis_server: RedisServer, redis: Redis
 ) -> None:
