@@ -56,7 +56,7 @@ async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields 
     if not url:
         yield Finding("ok", "service", "it will listen on any free port, so none was asked")
     elif whose is not Whose.OTHERS or not sources:  # without any setting, the service that is there is meant
-        async for finding in check_running(url, files, absent="warn"):
+        async for finding in check_running(url, files, absent="warn", is_known=whose is not Whose.OTHERS):
             yield finding
 
 

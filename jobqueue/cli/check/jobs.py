@@ -17,25 +17,26 @@ from jobqueue.health.jobs import Fields, Look
 _LOOK_S = 2.0  # between the two looks
 
 
-async def check_jobs(client: Client) -> Findings:
-    """All findings about the jobs of a service."""
+async def check_jobs(client: Client, *, judges_schedules: bool) -> Findings:
+    """All findings about the jobs of a service, and about its schedules, by the time of this host."""
     try:
         async with client:
-            async for finding in _looked(client):
+            async for finding in _looked(client, judges_schedules):
                 yield finding
     except (Refusal, Unreachable) as error:
         yield Finding("bad", "jobs", str(error))
 
 
-async def _looked(client: Client) -> Findings:
+async def _looked(client: Client, judges_schedules: bool) -> Findings:
     before = jobs.ready_jobs(await _listed(client, "topics"))
     begun = time.monotonic()
     await asyncio.sleep(_LOOK_S)
     look = Look(await _listed(client, "topics"), (await client.ask("workers")).fields)
     passed_s = time.monotonic() - begun
+    schedules = await _listed(client, "schedules", body=False) if judges_schedules else []
     late = {
         each["name"]: each["next"][0]
-        for each in await _listed(client, "schedules", body=False)
+        for each in schedules
         if each["next"] and each["next"][0] < time.time() - jobs.SCHEDULE_LATE_S
     }
     found = [*jobs.judge_topics(look, before, passed_s), *jobs.judge_schedules(late)]

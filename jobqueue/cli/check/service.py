@@ -27,19 +27,40 @@ if TYPE_CHECKING:
 
 NO_SERVICE = "does not answer like a service"
 _READY_S = 5.0  # for a service to answer
+_OF_JOBS = ("service", "jobs", "topics")
+"""Subjects that are looked at from here, as those of single topics: what grows shows between two looks."""
 
 
-async def check_running(url: str, files: AccessFields | None = None, absent: Level = "bad") -> Findings:
+async def check_running(
+    url: str, files: AccessFields | None = None, absent: Level = "bad", *, is_known: bool = False
+) -> Findings:
     """The findings about a running service and its jobs. Raises UsageError for files that cannot be used.
 
-    `absent`: the level of there being none.
+    `absent`: the level of there being none. `is_known`: its settings and its Redis were examined from here.
     """
     access = shown(url, files or {})
     service = await _service(url.rstrip("/"), access, absent)
     yield service
-    if service.level == "ok":
-        async for finding in check_jobs(Client(url, access)):
+    if service.level != "ok":
+        return
+    own = await _seen_by_itself(Client(url, access))
+    for finding in own or ():
+        # It knows what time it is in Redis, by which schedules are late.
+        is_of_jobs = finding.subject in _OF_JOBS or finding.subject.startswith("topic ")
+        if finding.subject == "schedules" or not (is_known or is_of_jobs):
             yield finding
+    async for finding in check_jobs(Client(url, access), judges_schedules=own is None):
+        yield finding
+
+
+async def _seen_by_itself(client: Client) -> list[Finding] | None:
+    """What a service finds: its Redis, its journal, who may come in; None from one that does not tell us."""
+    try:
+        async with client:
+            answer = await client.ask("health")
+    except (Refusal, Unreachable):  # an older one, or our token may not look, which the look at its jobs reports
+        return None
+    return [Finding(each["level"], each["subject"], each["words"]) for each in answer.fields.get("findings", ())]
 
 
 class Whose(enum.Enum):

@@ -179,7 +179,7 @@ async def test_a_service_with_a_private_authority_is_trusted_by_the_authoritys_f
         for command in ("stats", "check"):
             ran = await Shell(plain).run(command)
             assert f"{plain}: this port speaks TLS: use https://" in ran.out + ran.err
-        assert [each.commands["command"] for each in server.seen if each.commands] == ["stats", "topics"]
+        assert [each.commands["command"] for each in server.seen if each.commands] == ["stats", "health", "topics"]
     with Guarded(lambda authorization, asked: DONE).serving() as server:
         secure = server.url.replace("http:", "https:")
         for command in ("stats", "check"):

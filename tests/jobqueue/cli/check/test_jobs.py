@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from buckets.redis.client import Redis
 from jobqueue.cli.check import jobs
 from jobqueue.cli.check.service import check_running
 from jobqueue.health import jobs as judged
@@ -53,10 +54,21 @@ async def add(client: Client, topic: str, number: int = 1) -> None:
 
 async def test_a_service_without_trouble_has_no_warning(client: Client) -> None:
     await client.ask("add", topic="t", body=1, delay=60)
-    assert [str(finding) async for finding in check_running(client.url)] == [
-        f"ok   service: ready at {client.url}",
-        "ok   jobs: topics: 1; none waits for workers, is full, or has dead letters",
-    ]
+    first, *others, last = [finding async for finding in check_running(client.url)]
+    assert str(first) == f"ok   service: ready at {client.url}"
+    assert str(last) == "ok   jobs: topics: 1; none waits for workers, is full, or has dead letters"
+    assert {each.level for each in others} == {"ok"} and {each.subject for each in others} >= {"redis", "access"}
+
+
+async def test_what_the_service_finds_is_reported_over_its_url(client: Client, tmp_path: Path) -> None:
+    """As of a Redis that is full, which lets a service be ready."""
+    redis = Redis(f"unix://{tmp_path}/data/redis.sock")
+    await redis.read("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "1")
+    await redis.close()
+    found = [finding async for finding in check_running(client.url)]
+    assert str(found[0]) == f"ok   service: ready at {client.url}"
+    (full,) = [each.sentence for each in found if each.level == "bad" and each.subject == "redis"]
+    assert "full" in full and "NO_ROOM" in full
 
 
 async def test_ready_jobs_that_nobody_polls_are_found(client: Client) -> None:
