@@ -76,7 +76,7 @@ class Way:
         try:
             while True:
                 lived_s = await self._one_connection(sink)
-                has_lasted = lived_s > pause_s
+                has_lasted = lived_s > _FIRST_S
                 self._is_again = has_lasted and self._may_go_on()
                 if not self._is_again:
                     self._log_down()

@@ -308,3 +308,20 @@ async def test_a_connection_that_is_closed_while_it_is_idle_is_no_outage(stage: 
         assert await stage.dead() == {}
         assert (stage.deliver.logged("sink.down"), len(stage.deliver.logged("sink.up"))) == ([], 1)
         assert await stage.deliver.stop() == 0, stage.deliver.text
+
+
+@pytest.mark.parametrize("stage", ["nats"], indirect=True)
+async def test_a_connection_that_ends_soon_after_an_outage_is_made_again_at_once(stage: Stage) -> None:
+    await stage.broker.prepare(["jobs"])
+    url, port = stage.broker.table()["url"], free_port()
+    stage.write(url=re.sub(r":\d+", f":{port}", url), timeout_s=1)
+    await stage.deliver.start()
+    await until(lambda: bool(stage.deliver.logged("sink.down")))
+    await asyncio.sleep(6)  # more tries in vain, so that the next pauses would be of 4 s and more
+    async with Proxy(to(int(url.rpartition(":")[2])), port=port) as proxy:
+        await until(lambda: bool(stage.deliver.logged("sink.up")))
+        await asyncio.sleep(1.1)  # as above
+        proxy.reset_all()
+        await stage.add(jobs("first", "jobs", 1))
+        await stage.until_none_is_left()
+        assert [len(stage.deliver.logged(event)) for event in ("sink.down", "sink.up", "sink.reconnected")] == [1, 1, 1]
