@@ -114,8 +114,6 @@ class Health:
         findings += refused
         findings += [finding async for finding in check_access(settings)]
         findings += [check_workers(settings), *check_connections(settings), *told_protocols(settings), self._service()]
-        if "journal" not in {each.subject for each in refused}:
-            findings += [finding async for finding in check_journal(settings)]
         has_redis = True
         try:
             findings += [finding async for finding in check_redis(self._pool.redis, settings)]
@@ -125,6 +123,9 @@ class Health:
             why = self._pool.redis.trouble or error.message
             findings.append(Finding("bad", "redis", f"it cannot be used: {why}"))
             has_redis = False
+        if "journal" not in {each.subject for each in refused}:
+            redis = self._pool.redis if has_redis else None
+            findings += [finding async for finding in check_journal(settings, redis)]
         return _Common(self._now(), findings, has_redis)
 
     def _service(self) -> Finding:

@@ -123,12 +123,14 @@ async def test_jobs_come_back_to_a_redis_that_came_back_empty(folder: Path, own_
         own_server.kill()
         own_server.start()
         await until(lambda: is_found(here), 30.0)
-        await here.does("1. What has happened?")
+        lost = "bad  jobs: the journal knows 302 live jobs that Redis does not: docs/redis-lost.md"
+        assert lost in await here.does("1. What has happened?")
         assert "302 looked at, 302 would come back (1 overdue)" in await here.does("3. What would come back?")
         assert "302 came back" in await here.does("4. Bring them back")
         assert "1 came back" in await here.does("4. Bring them back", 1)
         assert (await here.client.ask("get", id="dead"))["state"] == "dead"
-        assert " 0 would come back" in await here.does("5. See that all is well")
+        well = await here.does("5. See that all is well")
+        assert " 0 would come back" in well and "the journal knows" not in well
         await check(here, lease)
 
 

@@ -76,13 +76,13 @@ async def _of_start(chosen: Settings, redis: str, whose: Whose) -> Findings:
         yield finding
     for finding in told_protocols(chosen):
         yield finding
-    if "journal" not in refused:
-        async for finding in check_journal(chosen):
-            yield finding
     if not chosen.redis:
         yield await asyncio.to_thread(_embedded, chosen, is_listening=bool(redis), is_ours=whose is Whose.OURS)
     if redis:
-        async for finding in _redis(redis, chosen):
+        async for finding in _redis(redis, chosen, asks_journal="journal" not in refused):
+            yield finding
+    elif "journal" not in refused:
+        async for finding in check_journal(chosen):
             yield finding
 
 
@@ -137,20 +137,24 @@ async def _listens(embedded: EmbeddedRedis) -> bool:
         return True
 
 
-async def _redis(url: str, chosen: Settings) -> Findings:
+async def _redis(url: str, chosen: Settings, *, asks_journal: bool) -> Findings:
+    """The findings about Redis, and about the journal of what it has."""
+    redis, is_usable = None, False
     try:
-        redis = redis_at(url, chosen.redis_timeout_s)
-    except Unfit as error:
-        yield Finding("bad", "redis", error.message)
-        return
-    try:
-        async for finding in check_redis(redis, chosen):
-            yield finding
-        await check_subscription(redis, Keys(chosen.namespace, 0).bell)
-    except Unfit as error:
-        yield Finding("bad", "redis", error.message)
-    except JobQueueError as error:
-        why = redis.trouble or error.message
-        yield Finding("bad", "redis", f"the Redis at {without_secret(url)} cannot be used: {why}")
+        try:
+            redis = redis_at(url, chosen.redis_timeout_s)
+            async for finding in check_redis(redis, chosen):
+                yield finding
+            is_usable = True
+            await check_subscription(redis, Keys(chosen.namespace, 0).bell)
+        except Unfit as error:
+            yield Finding("bad", "redis", error.message)
+        except JobQueueError as error:
+            why = (redis.trouble if redis else "") or error.message
+            yield Finding("bad", "redis", f"the Redis at {without_secret(url)} cannot be used: {why}")
+        if asks_journal:
+            async for finding in check_journal(chosen, redis if is_usable else None):
+                yield finding
     finally:
-        await redis.close()
+        if redis:
+            await redis.close()
