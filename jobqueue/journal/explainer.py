@@ -113,8 +113,10 @@ class Explainer:
         if found.timer:
             now.timer = await self._pollers.name_of(found.timer)
         if job.state is State.READY:
-            rows = (await self._pollers.read()).rows
-            now.waiting = sum(row.waiting for row in rows if job.topic in row.topics)
+            known = await self._pollers.read()
+            rows = [row for row in known.rows if job.topic in row.topics]
+            # Of many workers only some are listed: whether others poll the topic is not known.
+            now.polling = rows if rows or not (known.other_waiting or known.other_jobs) else None
             now.closed, now.limit = await closed(self._pool, job.topic), self._pool.limits.get(job.topic)
         if job.state is State.DEAD:
             now.bounds = self._bounds(job.topic)

@@ -72,6 +72,9 @@ class Standing(Struct, forbid_unknown_fields=True, kw_only=True):
     max_dead: (
         Annotated[int | None, Meta(description="and of how many only the newest are kept; null: no limit")] | UnsetType
     ) = UNSET
+    reasons: Annotated[
+        list[str], Meta(description="ready: what is known of why it waits, beside the sentence, for people")
+    ]
     notes: Annotated[list[str], Meta(description="what is missing from this answer, as sentences for people")]
 
 

@@ -223,6 +223,8 @@ export interface Standing {
   deleted_at?: number;
   newer?: number | null;
   max_dead?: number | null;
+  /** Of a ready job: what is known of why it waits, beside the sentence, for people. */
+  reasons: string[];
   /** What is missing from the answer, as sentences for people. */
   notes: string[];
 }

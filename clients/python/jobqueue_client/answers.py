@@ -183,6 +183,8 @@ class Standing(TypedDict):
     deleted_at: NotRequired[float]
     newer: NotRequired[int | None]
     max_dead: NotRequired[int | None]
+    reasons: list[str]
+    """Of a ready job: what is known of why it waits, beside the sentence, for people."""
     notes: list[str]
     """What is missing from the answer, as sentences for people."""
 

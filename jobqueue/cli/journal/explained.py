@@ -11,12 +11,17 @@ Fields = Mapping[str, Any]
 
 _WIDEST = 78  # of the column how
 _DAY = len("2026-11-23")
+_EMPTIED, _WENT_BACK = "emptied", "went back"
+_LOSSES = (_EMPTIED, _WENT_BACK)
+"""Lines that say that Redis lost what is above them."""
 
 
 def lines(answer: Fields) -> Iterator[str]:
-    """The lines: the job, the sentence, what happened, the sums, what is missing."""
+    """The lines: the job, the sentence, the reasons, what happened, the sums, what is missing."""
     yield _head(answer)
     yield answer["sentence"]
+    for reason in answer["facts"].get("reasons", ()):  # a service of an older version has none
+        yield f"  {reason}"
     timeline = answer["timeline"]
     if timeline:
         yield ""
@@ -52,7 +57,8 @@ def _timeline(timeline: Sequence[Fields]) -> Iterator[str]:
     how = min(max(len(line["how"]) for line in timeline), _WIDEST)
     lives = sorted({line["life"] for line in timeline})
     day = life = None
-    for line in timeline:
+    is_told = _told_once(timeline)
+    for number, line in enumerate(timeline):
         if len(lives) > 1 and line["life"] != life:
             life = line["life"]
             yield f"life {lives.index(life) + 1} of {len(lives)}, created {moment(_us(life))} UTC"
@@ -60,8 +66,18 @@ def _timeline(timeline: Sequence[Fields]) -> Iterator[str]:
         if at[:_DAY] != day:
             day = at[:_DAY]
             yield f"{day} UTC"
-        forgotten = "lost from Redis; " if line.get("forgotten") else ""
+        forgotten = "lost from Redis; " if line.get("forgotten") and not is_told[number] else ""
         yield f"{at[_DAY + 1 :]}  {line['what']:<{width}}  {forgotten + line['how']:<{how}}  {line['who']}".rstrip()
+
+
+def _told_once(timeline: Sequence[Fields]) -> list[bool]:
+    """For each line whether the loss of its event is told by the line that Redis was emptied."""
+    is_emptied, told = False, list[bool]()
+    for line in reversed(timeline):
+        if line["what"] in _LOSSES:
+            is_emptied = line["what"] == _EMPTIED
+        told.append(is_emptied)
+    return told[::-1]
 
 
 def _sums(sums: Fields) -> str:

@@ -10,7 +10,7 @@ from buckets.job import Job, State
 from buckets.pool.standing import MOST_BEFORE, Standing
 from buckets.topics.within import reaches
 from jobqueue.commands.answers import Answer, described
-from jobqueue.journal.explaining.sentence import Now, sentence
+from jobqueue.journal.explaining.sentence import Now, reasons, sentence
 from jobqueue.journal.explaining.timeline import Line, Sums, Timeline, timeline
 from jobqueue.journal.explaining.told import History, Meanwhile, Place
 from jobqueue.journal.explaining.words import moment
@@ -128,6 +128,7 @@ def _facts(now: Now, history: History | None, asked: Sequence[int], known: Seque
         "until": _s(history.until) if history else None,
         "job": described(job, with_body=False, is_whole=False) if job else None,
         **(_standing(standing, now) if standing else {}),
+        "reasons": reasons(now),
         "notes": now.notes,
     }
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from buckets.job import Cause, Job, State, Tag, Verb
 from buckets.pool.limits import Closed, Limit
 from buckets.pool.standing import MOST_BEFORE, Standing
 from buckets.topics.topics import Bounds
+from buckets.waiting.pollers import Polling
 from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told
 from jobqueue.journal.explaining.waiting import why
-from jobqueue.journal.explaining.words import jobs, listed, moment, span
+from jobqueue.journal.explaining.words import clock, jobs, moment, span
+
+_SOON_US = 1_000_000
+"""For which a job may be ready while pops wait."""
 
 
 @dataclass(slots=True)
@@ -22,8 +27,8 @@ class Now:
     """None: Redis was not asked."""
     timer: str | None = None
     """The name of the instance that runs its timer, where one does and its name is known."""
-    waiting: int | None = None
-    """Pops of its topic that wait; None: not asked."""
+    polling: Sequence[Polling] | None = None
+    """If it is ready: who polls its topic; None: not known."""
     closed: Closed | None = None
     """If it is ready: the limit of its topic that keeps it back."""
     limit: Limit | None = None
@@ -37,9 +42,14 @@ class Now:
     notes: list[str] = field(default_factory=list)
     """What is missing, in words."""
 
+    @property
+    def waiting(self) -> int | None:
+        """Pops of its topic that wait; None: not known."""
+        return None if self.polling is None else sum(each.waiting for each in self.polling)
+
 
 def sentence(now: Now, history: History | None) -> str:
-    """Where the job stands, and why."""
+    """Where the job stands, and why; of a ready one, what keeps it and what to do."""
     standing = now.standing
     if standing is None or not (standing.job or standing.is_unreadable or standing.is_aside):
         return _told_alone(history or History(), is_asked=standing is not None)
@@ -108,16 +118,59 @@ def _timer(job: Job, standing: Standing, now: Now) -> str:
 
 
 def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
-    since = span(standing.now_us - job.next * 1000)
-    ended = f" since its lease ended at {moment(job.lease_ended * 1000)} UTC" if job.lease_ended is not None else ""
-    reasons = [
-        *filter(None, [_paused(standing), _closed(now), _place(standing)]),
+    topic = shlex.quote(job.topic)
+    if paused := _paused(standing):
+        return f"{paused[:1].upper()}{paused[1:]}: jobqueue resume {topic}."
+    if now.closed and now.limit:
+        return _closed(now.closed, now.limit, topic)
+    if now.polling is None:
+        return f"Ready for {_ready_for(job, standing)}, and not popped."
+    if not now.polling:
+        return f"Nobody has polled {job.topic} since {_unpolled_since(job, standing, now)}: start its workers."
+    return _polled(job, standing, now.polling, topic)
+
+
+def _polled(job: Job, standing: Standing, polling: Sequence[Polling], topic: str) -> str:
+    """Why a ready job waits whose topic somebody polls. `topic`: as it is typed in a shell."""
+    if all(each.blocked for each in polling):
+        return f"Its {polling[0].blocked}: mend what it delivers to; see jobqueue workers {topic}."
+    if any(each.waiting for each in polling):
+        if standing.before or standing.above or standing.now_us - job.next * 1000 < _SOON_US:
+            return f"Workers of {job.topic} wait for jobs: it is delivered when its turn comes."
+        return f"Workers of {job.topic} wait for jobs and do not get this one: jobqueue check."
+    held = sum(each.jobs for each in polling)
+    if held:
+        return (
+            f"The workers of {job.topic} are busy, with {jobs(held)} in hand: start more; see jobqueue workers {topic}."
+        )
+    return f"The workers of {job.topic} do not wait for jobs: see jobqueue workers {topic}."
+
+
+def reasons(now: Now) -> list[str]:
+    """What is known of why a ready job waits, beside the sentence, each in words."""
+    standing = now.standing
+    job = standing.job if standing else None
+    if standing is None or job is None or job.state is not State.READY:
+        return []
+    ended = f", since its lease ended at {moment(job.lease_ended * 1000)} UTC" if job.lease_ended is not None else ""
+    known = why(now.since_ready) if now.since_ready else ""
+    return [
+        f"ready for {_ready_for(job, standing)}{ended}",
+        _place(standing),
         *([] if now.waiting is None else [_waiting(now.waiting)]),
         *([] if now.last_delivery is None else [_last_delivery(now.last_delivery)]),
+        *([f"since it is ready: {known}"] if known else []),
     ]
-    known = why(now.since_ready) if now.since_ready else ""
-    meanwhile = f"; since it is ready: {known}" if known else ""
-    return f"ready for {since}{ended} and not popped: {listed(reasons)}{meanwhile}"
+
+
+def _ready_for(job: Job, standing: Standing) -> str:
+    return span(standing.now_us - job.next * 1000)
+
+
+def _unpolled_since(job: Job, standing: Standing, now: Now) -> str:
+    """Since when a poll would have found a job: it was ready then, and no job of its topic was delivered later."""
+    since = clock(max(job.next * 1000, now.last_delivery or 0), standing.now_us)
+    return f"{since[:-7]} UTC"  # to the minute, as the journal knows
 
 
 def _last_delivery(minute_us: int) -> str:
@@ -133,12 +186,11 @@ def _paused(standing: Standing) -> str:
     return f"its topic is paused until {moment(end_us)} UTC"
 
 
-def _closed(now: Now) -> str:
-    if now.closed is None or now.limit is None:
-        return ""
-    if now.closed.limit == "rate":
-        return f"its topic has reached its rate of {now.limit.rate:g} a second, for another {span(now.closed.opens_us)}"
-    return f"its topic has reached its concurrency of {now.limit.concurrency:,}"
+def _closed(closed: Closed, limit: Limit, topic: str) -> str:
+    if closed.limit == "rate":
+        return f"Its topic has reached its rate of {limit.rate:g} a second, for another {span(closed.opens_us)}."
+    holders = f"jobqueue peek {topic} --state reserved shows who works"
+    return f"Its topic has reached its concurrency of {limit.concurrency:,}: {holders}."
 
 
 def _place(standing: Standing) -> str:

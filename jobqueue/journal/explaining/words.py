@@ -45,8 +45,3 @@ def largest_units(seconds: int) -> str:
 def jobs(count: int) -> str:
     """`1 job`, `2,000 jobs`."""
     return "1 job" if count == 1 else f"{count:,} jobs"
-
-
-def listed(parts: list[str]) -> str:
-    """`a, b and c`."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -112,9 +112,9 @@ async def test_topics_and_explain_show_the_limits(running: Running) -> None:
     assert "concurrency" not in listed["calls"] and "rate" not in listed["reports"]
     calls, reports = [await running.client.ask("explain", id=job_id) for job_id in ("b", "s")]
     assert calls["facts"]["limited"] == "rate"
-    assert "its topic has reached its rate of 0.5 a second, for another " in calls["sentence"]
+    assert "Its topic has reached its rate of 0.5 a second, for another " in calls["sentence"]
     assert reports["facts"]["limited"] == "concurrency"
-    assert "its topic has reached its concurrency of 1" in reports["sentence"]
+    assert "Its topic has reached its concurrency of 1" in reports["sentence"]
     await running.client.ask("finish", id="r")
     assert "limited" not in (await running.client.ask("explain", id="s"))["facts"]
 

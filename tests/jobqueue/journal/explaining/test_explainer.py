@@ -16,6 +16,7 @@ from buckets.pool.pool import Pool
 from buckets.topics.topics import Bounds, Topics
 from buckets.waiting.notifier import Notifier
 from buckets.waiting.pollers import Pollers
+from jobqueue.cli.journal.explained import lines
 from jobqueue.journal import explainer as module
 from jobqueue.journal.explainer import Explainer, explain_from
 from jobqueue.journal.tables import gap
@@ -152,12 +153,11 @@ async def test_a_job_that_is_still_ready_is_explained_up_to_now(journal: Journal
     await pop_one(live_pool)
     await journal.drain()
     told = await explained(live_pool, journal.url)
-    assert (
-        ": no job of its priority is before it, no pop of the topic waits and a job of the topic was last "
-        in (told["sentence"])
-    )
-    assert "; since it is ready: 1 job of the topic went before it until " in told["sentence"]
     facts = told["facts"]
+    assert told["sentence"].startswith("Nobody has polled t since ")
+    assert facts["reasons"][1:3] == ["no job of its priority is before it", "no pop of the topic waits"]
+    assert facts["reasons"][3].startswith("a job of the topic was last delivered in the minute of ")
+    assert facts["reasons"][4].startswith("since it is ready: 1 job of the topic went before it until ")
     assert (facts["before"], facts["above"], facts["waiting"], facts["paused"]) == (0, 0, 0, False)
     assert popped_at - 60 <= facts["last_delivery"] <= facts["now"]  # a minute, by its beginning
 
@@ -270,6 +270,7 @@ async def test_what_redis_has_forgotten_is_told_as_such(lite: Journal, live_pool
     told = await explained(live_pool, lite.url)
     assert whats(told) == ["added", "made due", "delivered", "went back"]
     assert [line.get("forgotten") for line in told["timeline"]] == [None, True, True, None]
+    assert "\n".join(lines(told)).count("lost from Redis") == 2  # these are in no sum
     assert told["sums"]["deliveries"] == 0
     assert told["sentence"].startswith("delayed until ")
 
@@ -296,6 +297,9 @@ async def test_what_happened_before_redis_was_emptied_is_marked_and_counts(journ
     told = await explained(live_pool, journal.url, life=first)
     assert whats(told) == ["added", "delivered", "emptied"]
     assert [line.get("forgotten") for line in told["timeline"]] == [True, True, None]
+    assert [line for line in lines(told) if "lost" in line] == [
+        line for line in lines(told) if "Redis was emptied or replaced, and lost what was recorded" in line
+    ]
     assert told["sums"]["deliveries"] == 1
     assert "forgotten" not in (await explained(live_pool, journal.url))["timeline"][0]
 
@@ -348,7 +352,7 @@ async def test_without_a_journal_the_record_is_explained_alone(live_pool: Pool) 
     told = await explained(live_pool, "")
     assert (told["timeline"], told["sums"], told["since"]) == (None, None, None)
     assert told["facts"]["notes"] == [module.NO_JOURNAL]
-    assert told["sentence"].startswith("ready for ")
+    assert told["sentence"].startswith("Nobody has polled t since ")
     with pytest.raises(NotFound, match="no journal was read"):
         await explained(live_pool, "", "nobody")
 

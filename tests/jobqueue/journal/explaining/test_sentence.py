@@ -8,11 +8,13 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import State, Verb
+from buckets.pool.limits import Closed, Limit
 from buckets.pool.pool import Pool
 from buckets.pool.standing import Standing, standing
 from buckets.redis.client import Redis
 from buckets.topics.topics import Bounds, Topics
-from jobqueue.journal.explaining.sentence import Now, sentence
+from buckets.waiting.pollers import Polling
+from jobqueue.journal.explaining.sentence import Now, reasons, sentence
 from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told
 from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.jobqueue.journal.explaining.lives import NOON, Life, us
@@ -28,6 +30,15 @@ def clock() -> HeldClock:
 
 async def said(pool: Pool, history: History | None = None, job_id: str = "a", **now: Any) -> str:
     return sentence(Now(await standing(pool, job_id), **now), history)
+
+
+async def why(pool: Pool, **now: Any) -> list[str]:
+    return reasons(Now(await standing(pool, "a"), **now))
+
+
+def polled(waiting: int = 0, jobs: int = 0, blocked: str = "") -> Polling:
+    """A worker that polls the topic."""
+    return Polling("w", ["t"], "i", "", us(0) // 1000, us(0) // 1000, waiting, jobs, blocked)
 
 
 async def test_a_delayed_job_waits_as_it_was_added(pool: Pool) -> None:
@@ -95,31 +106,87 @@ async def test_a_ready_job_says_what_is_before_it(pool: Pool, clock: HeldClock) 
     await add(pool, "b0")
     await add(pool, "a")
     clock.advance(9214)
-    assert await said(pool) == "ready for 9.214 s and not popped: 1 job of its priority is before it"
+    assert await said(pool) == "Ready for 9.214 s, and not popped."
+    assert await why(pool) == ["ready for 9.214 s", "1 job of its priority is before it"]
     await add(pool, "b1", priority=9)
-    assert await said(pool, waiting=0) == (
-        "ready for 9.214 s and not popped: 1 job of its priority and 1 job of a higher one are before it and no pop of "
-        "the topic waits"
-    )
+    assert await why(pool, polling=[]) == [
+        "ready for 9.214 s",
+        "1 job of its priority and 1 job of a higher one are before it",
+        "no pop of the topic waits",
+    ]
     await pop_one(pool)
     await pop_one(pool)
-    assert await said(pool, waiting=2, last_delivery=us(0)) == (
-        "ready for 9.214 s and not popped: no job of its priority is before it, 2 pops of the topic wait and a job of "
-        "the topic was last delivered in the minute of 2026-11-25 12:00 UTC"
-    )
     since = Meanwhile(us(0), us(9.214), pauses=[], delivered=2)
-    assert (await said(pool, since_ready=since)).endswith(
-        "; since it is ready: 2 jobs of the topic went before it, no pause"
-    )
+    assert await why(pool, polling=[polled(waiting=2)], last_delivery=us(0), since_ready=since) == [
+        "ready for 9.214 s",
+        "no job of its priority is before it",
+        "2 pops of the topic wait",
+        "a job of the topic was last delivered in the minute of 2026-11-25 12:00 UTC",
+        "since it is ready: 2 jobs of the topic went before it, no pause",
+    ]
+    await pop_one(pool)
+    assert await why(pool) == []
+
+
+async def test_a_ready_job_says_what_keeps_it_and_what_to_do(
+    pool: Pool, clock: HeldClock, subtests: pytest.Subtests
+) -> None:
+    topic = "order close"
+    await add(pool, "a", topic)
+    clock.advance(49 * 60_000)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("Nobody has polled order close since 12:00 UTC: start its workers.", {"polling": []}),
+        (
+            "Nobody has polled order close since 12:30 UTC: start its workers.",
+            {"polling": [], "last_delivery": us(1800)},
+        ),
+        (
+            "Nobody has polled order close since 12:00 UTC: start its workers.",
+            {"polling": [], "last_delivery": us(-1800)},
+        ),
+        (
+            "Its sink stream: no answer: mend what it delivers to; see jobqueue workers 'order close'.",
+            {"polling": [polled(blocked="sink stream: no answer")]},
+        ),
+        (
+            "The workers of order close are busy, with 3 jobs in hand: start more; see jobqueue workers 'order close'.",
+            {"polling": [polled(jobs=2), polled(jobs=1), polled(blocked="sink stream: no answer")]},
+        ),
+        (
+            "The workers of order close do not wait for jobs: see jobqueue workers 'order close'.",
+            {"polling": [polled()]},
+        ),
+        (
+            "Workers of order close wait for jobs and do not get this one: jobqueue check.",
+            {"polling": [polled(jobs=2), polled(waiting=1)]},
+        ),
+        (
+            "Its topic has reached its rate of 5 a second, for another 200 ms.",
+            {"polling": [], "limit": Limit(5.0, 0), "closed": Closed(topic, "rate", 200_000)},
+        ),
+        (
+            "Its topic has reached its concurrency of 2: jobqueue peek 'order close' --state reserved shows who works.",
+            {"polling": [], "limit": Limit(0.0, 2), "closed": Closed(topic, "concurrency", 0)},
+        ),
+    ]
+    for words, now in cases:
+        with subtests.test(words):
+            assert await said(pool, **now) == words
+            assert len(words.split()) <= 20
+    clock.advance(24 * 3_600_000)
+    assert "since 2026-11-25 12:00 UTC:" in await said(pool, polling=[])
+    await add(pool, "next", topic)
+    soon = "Workers of order close wait for jobs: it is delivered when its turn comes."
+    assert await said(pool, job_id="next", polling=[polled(waiting=1)]) == soon
 
 
 async def test_a_ready_job_of_a_paused_topic_says_so(pool: Pool) -> None:
     await add(pool, "a")
     await Topics(pool).pause("t")
-    assert await said(pool, waiting=1) == (
-        "ready for 0 ms and not popped: its topic is paused until somebody resumes it, no job of its priority is "
-        "before it and a pop of the topic waits"
-    )
+    paused = "Its topic is paused until somebody resumes it: jobqueue resume t."
+    assert await said(pool, polling=[polled(waiting=1)]) == paused
+    await Topics(pool).pause("t", 3_600_000)
+    assert await said(pool) == "Its topic is paused until 2026-11-25 13:00:00.000 UTC: jobqueue resume t."
 
 
 async def test_a_job_that_is_ready_again_says_when_its_lease_ended(pool: Pool, clock: HeldClock) -> None:
@@ -128,9 +195,7 @@ async def test_a_job_that_is_ready_again_says_when_its_lease_ended(pool: Pool, c
     clock.advance(1000)
     await tick_all(pool)
     clock.advance(500)
-    assert (await said(pool)).startswith(
-        "ready for 500 ms since its lease ended at 2026-11-25 12:00:01.000 UTC and not popped: "
-    )
+    assert (await why(pool))[0] == "ready for 500 ms, since its lease ended at 2026-11-25 12:00:01.000 UTC"
 
 
 async def test_a_reserved_job_says_who_has_it(pool: Pool, clock: HeldClock) -> None:
