@@ -107,8 +107,10 @@ async def _lost(engine: AsyncEngine, source: str, namespace: _Namespace) -> list
     losses = await run_in(engine, partial(lost.read_losses, source=source, now_us=namespace.now_us))
     try:
         shards = await lost.lost_shards(namespace.shards, losses)
-        ids = await run_in(engine, partial(lost.read_live, source=source, lost=shards)) if shards else []
-        return await lost.judge(namespace.shards, ids) if ids else []
+        if not shards:
+            return []
+        live = await run_in(engine, partial(lost.read_live, source=source, lost=shards))
+        return await lost.judge(namespace.shards, live) if live.ids else []
     except JobQueueError:
         return []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from buckets.events.restoring import PAGE, Restoring
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _RECENT_US = 7 * 86_400_000_000
 """A loss that nobody has mended for so long is to stay."""
-_MOST = 1_000  # jobs that are counted
-_MOST_READ = 20_000  # rows that are looked at, and of a topic
+_MOST = 1_000  # jobs that are counted, and of a topic looked at
+_MOST_READ = 5_000  # of all topics
 _MOST_S = 1.0
 _PENDING = tuple(int(state) for state in (State.RESERVED, State.READY, State.DELAYED))
 
@@ -76,6 +76,14 @@ def _mended(connection: Connection, source: str) -> int:
     return 0
 
 
+class Live(NamedTuple):
+    """Live jobs of a journal, of which nothing was recorded since a loss."""
+
+    ids: list[str]
+    are_all: bool
+    """Whether there are no others."""
+
+
 async def lost_shards(shards: Shards | None, losses: Losses) -> dict[int, Place]:
     """By shard, up to which place what the journal has of it may be lost. `shards`: None: the namespace is not there.
     Raises JobQueueError."""
@@ -90,37 +98,39 @@ async def lost_shards(shards: Shards | None, losses: Losses) -> dict[int, Place]
     return found
 
 
-def read_live(connection: Connection, source: str, lost: Mapping[int, Place]) -> list[str]:
-    """Ids of live jobs of which nothing was recorded since the loss, 1,000 at most: of some topics, where there are
-    many jobs."""
+def read_live(connection: Connection, source: str, lost: Mapping[int, Place]) -> Live:
+    """Live jobs of which nothing was recorded since the loss. Of many some are read, of each topic and of all, so that
+    it takes a second at most. `lost`: by shard, up to which place."""
     from sqlalchemy import func, select  # noqa: PLC0415
 
     from jobqueue.journal.tables import job  # noqa: PLC0415
 
-    of, found, read, topic = job.c, list[str](), 0, ""
+    of, found, read, topic, are_all = job.c, list[str](), 0, "", True
     end = time.monotonic() + _MOST_S
-    while len(found) <= _MOST and read < _MOST_READ and time.monotonic() < end:
+    while True:
         # The next one by the index: a list of all topics would read all jobs.
         following = select(func.min(of.topic)).where(of.source == source, of.topic > topic)
         topic = connection.execute(following).scalar() or ""
         if not topic:
-            break
+            return Live(found[:_MOST], are_all and len(found) <= _MOST)
+        if read >= _MOST_READ or len(found) > _MOST or time.monotonic() > end:
+            return Live(found[:_MOST], are_all=False)
         wanted = select(of.id, of.shard, of.ms, of.seq).where(
             of.source == source, of.topic == topic, of.state.in_(_PENDING)
         )
-        rows = connection.execute(wanted.limit(_MOST_READ - read)).all()
+        rows = connection.execute(wanted.limit(_MOST)).all()
         read += len(rows)
+        are_all = are_all and len(rows) < _MOST
         found += [job_id for job_id, shard, ms, seq in rows if (ms, seq) <= lost.get(shard, (-1, -1))]
-    return found[: _MOST + 1]
 
 
-async def judge(shards: Shards | None, ids: Sequence[str]) -> list[Finding]:
+async def judge(shards: Shards | None, live: Live) -> list[Finding]:
     """The finding about live jobs of the journal that may be lost. Raises JobQueueError."""
-    unknown = len(ids)
+    unknown = len(live.ids)
     if shards is not None:
-        asked = [each for some in chunks(ids, PAGE) for each in await Restoring(shards, "").ask(some)]
+        asked = [each for some in chunks(live.ids, PAGE) for each in await Restoring(shards, "").ask(some)]
         unknown = sum(len(each.unknown) for each in asked)
     if not unknown:
         return []
-    number = f"{unknown:,} live job{'s' * (unknown > 1)}" if unknown <= _MOST else f"at least {_MOST:,} live jobs"
+    number = f"{'' if live.are_all else 'at least '}{unknown:,} live job{'s' * (unknown > 1)}"
     return [Finding("bad", "jobs", f"the journal knows {number} that Redis does not: docs/redis-lost.md")]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from buckets.events.switch import switch_off
 from buckets.job import NewJob
+from buckets.keys import shard_of
 from buckets.pool.pool import Pool
+from buckets.redis.client import Redis
 from jobqueue.cli.check.check import check
 from jobqueue.health.service import Health
 from jobqueue.settings import Loaded, Settings
@@ -70,6 +72,24 @@ async def test_of_many_lost_jobs_some_are_counted(world: World, sqlite_url: str)
     await world.drained()
     await world.lose()
     assert await judged(world.pool, sqlite_url) == known("at least 1,000 live jobs")
+    await world.restore(topics="t0 t1 t2 t3")
+    assert await judged(world.pool, sqlite_url) == known("471 live jobs")
+
+
+async def test_only_what_a_lost_shard_had_is_counted(redis: Redis, redis_server: RedisServer, sqlite_url: str) -> None:
+    pool = await Pool.open(redis, shards=3, buckets=1)
+    async with world_of(pool, redis_server.url, sqlite_url) as world:
+        await pool.add([NewJob(f"j{n}", "t", b"1") for n in range(60)])
+        await world.drained()
+        had = sum(shard_of(f"j{n}", 3) == 1 for n in range(60))
+        await redis.read("DEL", *await redis.read("KEYS", f"{pool.keys[1].tag}*"))
+        await pool.ensure_meta(1)
+        assert await judged(pool, sqlite_url) == known(f"{had} live jobs")
+        await world.drained()
+        assert await judged(pool, sqlite_url) == known(f"{had} live jobs")
+        await world.restore()
+        assert await judged(pool, sqlite_url) == []
+    await pool.close()
 
 
 async def test_jobs_that_redis_knows_are_not_lost(world: World, sqlite_url: str) -> None:
