@@ -24,6 +24,7 @@ from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, log_ignored, on_signal, running, stop_on_signals
 from jobqueue.settings import Loaded, Settings, Sources
+from jobqueue.web.address import is_in_use
 from jobqueue.workers.notify import Notify, taken_from
 
 log = structlog.get_logger()
@@ -107,7 +108,7 @@ def refusal(error: JobQueueError | OSError, settings: Settings) -> str:
     if isinstance(error, JobQueueError):
         return error.message
     if error.errno == errno.EADDRINUSE:
-        return f"port {settings.port} is in use"
+        return f"port {settings.port} {is_in_use(settings.port)}"
     return f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
 
 

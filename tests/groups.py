@@ -94,7 +94,7 @@ GROUPS = {
         "kills, failovers, random requests",
         (*_DATABASES, Need("/usr/lib/*/faketime/libfaketimeMT.so.1", ("libfaketime",))),
         (
-            "tests/acceptance/test_(clocks|kills)",
+            "tests/acceptance/test_(clocks|kills|late_faults)",
             "tests/access/doors/test_heads",
             "tests/access/rates/",
             "tests/buckets/redis/test_(cluster|sentinels)",

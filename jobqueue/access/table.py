@@ -63,6 +63,7 @@ class Table:
         self._reported_at = asyncio.get_running_loop().time()
         self._used: set[str] = set()
         self._outage = Outage(logging.getLogger(__name__), "tokens.lost", "tokens.found")
+        self._has_none = False
         self.was_read = False
         """Whether Redis has answered at least once."""
         self.on_change: list[Callable[[], None]] = []
@@ -174,8 +175,16 @@ class Table:
         if now - self._reported_at >= USES_S:
             self._reported_at = now
             await self._report()
+        self._warn_of_none()
         look_s = SAME_S if self._file and self._file.is_changing else FILE_S
         return max(min(self._live.next_end - self._members.redis_s(), look_s), 0.0)
+
+    def _warn_of_none(self) -> None:
+        """Log once that nobody can come in."""
+        has_none = not (self._live.by_name or self._is_file_wanted)
+        if has_none and not self._has_none:
+            log.warning("tokens.none", advice="jobqueue token create NAME --may admin")
+        self._has_none = has_none
 
     async def _read(self) -> None:
         asked = asyncio.get_running_loop().time()

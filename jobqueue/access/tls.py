@@ -47,7 +47,9 @@ def read(settings: Settings) -> Files:
     """Read the files. Raises Unfit if they do not load."""
     try:
         authorities = Path(settings.tls_client_ca).read_bytes() if settings.tls_client_ca else b""
-        return Files(_made_context(settings, authorities), authorities, expiry(Path(settings.tls_cert).read_text()))
+        expires = expiry(Path(settings.tls_cert).read_text())
+        Path(settings.tls_key).open().close()  # whose error names the file, as that of `ssl` does not
+        return Files(_made_context(settings, authorities), authorities, expires)
     except (OSError, ValueError) as error:
         raise Unfit(f"the TLS files cannot be used: {_reason(error)}") from None
 

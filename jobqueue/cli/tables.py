@@ -193,7 +193,11 @@ def workers(some: Iterable[Fields]) -> RenderableType:
 
 def _work(worker: Fields) -> str:
     """What a worker does, and why it does nothing."""
-    return f"blocked: {humanize.clean(worker['blocked'])}" if worker["state"] == "blocked" else str(worker["state"])
+    if worker["state"] == "blocked":
+        return f"blocked: {humanize.clean(worker['blocked'])}"
+    if worker["state"] == "idle":  # it may have ended without a word
+        return f"idle, last seen {humanize.ahead(worker['last_pop'])}"
+    return str(worker["state"])
 
 
 def instances(some: Sequence[Fields]) -> RenderableType:

@@ -137,7 +137,10 @@ def _at_work(topic: Fields, workers: Sequence[Fields]) -> str:
     own = [worker for worker in workers if topic["topic"] in worker["topics"]]
     in_hand = words.jobs(sum(worker["jobs"] for worker in own))
     parked = sum(worker["state"] == "parked" for worker in own)
-    return f"workers: {topic['workers']}, waiting for a job: {parked}, with {in_hand} in hand"
+    found = f"workers: {topic['workers']}, waiting for a job: {parked}, with {in_hand} in hand"
+    if own and all(worker["state"] == "idle" for worker in own):  # they may have ended without a word
+        found += f", last seen {words.ahead(max(worker['last_pop'] for worker in own))}"
+    return found
 
 
 def _limits(topic: Fields, name: str) -> Iterator[tuple[Level, str]]:

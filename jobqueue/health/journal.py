@@ -29,6 +29,8 @@ _ANSWER_S = 5.0
 _BEHIND_S = 60.0
 """After which a reader that has written nothing is warned of. It writes its position every few seconds."""
 
+_NEXT = "Mend that, then: jobqueue check. Events wait in Redis meanwhile"
+
 
 class _Namespace(NamedTuple):
     """What Redis says of the namespace."""
@@ -51,9 +53,9 @@ async def check_journal(chosen: Settings, redis: Redis | None = None) -> Finding
         run = "serve makes one" if chosen.journal_run else "jobqueue journal run makes one"
         yield Finding("ok" if chosen.journal_run else "warn", _SUBJECT, f"{str(error).partition(';')[0]}; {run}")
     except (Refused, OSError) as error:
-        yield Finding("bad", _SUBJECT, f"it cannot be written: {str(error) or type(error).__name__}")
+        yield Finding("bad", _SUBJECT, f"it cannot be written: {str(error) or type(error).__name__}. {_NEXT}")
     except TimeoutError:
-        yield Finding("bad", _SUBJECT, f"{where.shown} does not answer: {_ANSWER_S:.0f} s passed")
+        yield Finding("bad", _SUBJECT, f"{where.shown} does not answer: {_ANSWER_S:.0f} s passed. {_NEXT}")
     else:
         for finding in found:
             yield finding

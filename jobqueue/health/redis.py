@@ -97,7 +97,7 @@ async def _clock(redis: Redis) -> Finding:
     if abs(apart) <= _CLOCK_S:
         return Finding("ok", "clock", f"the clocks of this host and of Redis are {abs(apart) * 1000:.0f} ms apart")
     sentence = f"this host's clock is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} that of Redis"
-    return Finding("warn", "clock", f"{sentence}; harmless for the queue, which follows Redis, but confusing in logs")
+    return Finding("warn", "clock", f"{sentence}: jobs with `at` are due by Redis's; see on both: chronyc tracking")
 
 
 async def _namespace(redis: Redis, chosen: Settings) -> Findings:

@@ -6,13 +6,17 @@ A Redis that would lose jobs is refused with Unfit. One that may lose them in a 
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.meter import Meter
 from buckets.redis.client import Redis
 from buckets.redis.info import Server, facts_of
+from jobqueue.access.secret_values import without_secret
 from jobqueue.settings import Settings
 
 _OLDEST = (7, 0)
@@ -31,6 +35,22 @@ def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
         if "Port could not" in why or "netloc" in why:  # they quote what may be part of the password
             why = "its port is not a number; in a name or password, write characters such as / and # as %2F and %23"
     raise Unfit(f"the setting redis is not a valid Redis URL: {why}")
+
+
+def unusable(url: str, why: str) -> str:
+    """The sentence about a Redis that cannot be used, with the command that tries it; without secrets."""
+    return f"the Redis at {without_secret(url)} cannot be used: {why.rstrip('.')}; try it: {_ping(url)}"
+
+
+def _ping(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    _, has_secret, place = rest.rpartition("@")
+    options = f"{' --tls' if scheme.startswith('rediss') else ''}{' --askpass' if has_secret else ''}"
+    if scheme == "unix":
+        return f"redis-cli -s {shlex.quote(place.partition('?')[0])}{options} PING"
+    first = urlsplit(f"//{re.split('[,/?]', place)[0]}")
+    port = first.port or (26379 if scheme.endswith("sentinel") else 6379)
+    return f"redis-cli -h {first.hostname or 'localhost'} -p {port}{options} PING"
 
 
 async def check_subscription(redis: Redis, channel: str) -> None:

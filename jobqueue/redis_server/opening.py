@@ -13,10 +13,9 @@ import structlog
 
 from buckets.durability.barrier import FSYNCED
 from buckets.errors import Unavailable, Unfit
-from jobqueue.access.secret_values import without_secret
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import judge, redis_at
+from jobqueue.redis_server.fitness import judge, redis_at, unusable
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()
@@ -67,8 +66,7 @@ async def _judge(url: str, settings: Settings) -> None:
     try:
         warnings = {server.name: await judge(server, settings) for server in await redis.servers()}
     except Unavailable as error:
-        where = without_secret(settings.redis)
-        raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
+        raise Unfit(unusable(url, redis.trouble or error.message)) from None
     finally:
         await redis.close()
     for server, sentences in warnings.items():

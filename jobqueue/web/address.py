@@ -40,13 +40,18 @@ async def check_free(host: str, port: int) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
+def is_in_use(port: int) -> str:
+    """The end of the sentence about a port that another program has."""
+    return f"is in use; by whom: ss -tulnp 'sport = :{port}'"
+
+
 @contextlib.contextmanager
 def blamed_on(part: str, port: int) -> Iterator[None]:
     """Turns an OSError about the port of a part of the service into an Unfit that names both."""
     try:
         yield
     except OSError as error:
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
+        why = is_in_use(port) if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
         raise Unfit(f"the port {port} of {part} {why}") from None
 
 

@@ -25,7 +25,7 @@ from jobqueue.health.redis import check_redis
 from jobqueue.health.setup import check_connections, check_packages, check_workers, told_protocols, told_settings
 from jobqueue.health.start import check_start
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import check_subscription, redis_at
+from jobqueue.redis_server.fitness import check_subscription, redis_at, unusable
 from jobqueue.redis_server.program import build_of
 from jobqueue.settings import Settings
 
@@ -150,8 +150,7 @@ async def _redis(url: str, chosen: Settings, *, asks_journal: bool) -> Findings:
         except Unfit as error:
             yield Finding("bad", "redis", error.message)
         except JobQueueError as error:
-            why = (redis.trouble if redis else "") or error.message
-            yield Finding("bad", "redis", f"the Redis at {without_secret(url)} cannot be used: {why}")
+            yield Finding("bad", "redis", unusable(url, (redis.trouble if redis else "") or error.message))
         if asks_journal:
             async for finding in check_journal(chosen, redis if is_usable else None):
                 yield finding

@@ -126,10 +126,12 @@ def test_workers_stand_by_name_with_their_state_and_jobs_in_hand() -> None:
     now = time.time()
     row = {"topics": ["t", "u"], "instance": "host:8000/1", "client": "10.0.0.1:5", "last_pop": now, "since": now - 60}
     some = [row | {"worker": "b", "state": "parked", "jobs": 0}, row | {"worker": "a", "state": "busy", "jobs": 1200}]
-    first, second = lines(tables.workers(some))[-2:]
+    some.append(row | {"worker": "c", "state": "idle", "jobs": 0, "last_pop": now - 45})
+    first, second, third = lines(tables.workers(some))[-3:]
     assert first.split()[:5] == ["a", "t,", "u", "busy", "1,200"]
     assert second.split()[:5] == ["b", "t,", "u", "parked", "0"]
     assert first.endswith("1 min ago   host:8000/1")
+    assert third.split()[:8] == ["c", "t,", "u", "idle,", "last", "seen", "45", "s"]  # it may have ended without a word
 
 
 def test_figures_show_rates_only_when_there_are_some() -> None:
