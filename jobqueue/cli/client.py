@@ -134,9 +134,12 @@ def base_of(url: str) -> str:
 
 
 async def is_tls(url: str, error: Exception) -> bool:
-    """Return True if an http URL failed because what listens there speaks TLS, and closes a plain connection."""
-    is_closed = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | aiohttp.ClientResponseError)
-    return is_closed and url.startswith("http:") and await asyncio.to_thread(speaks_tls, url, _CONNECT_S)
+    """Return True if an http URL failed because what listens there speaks TLS: it closes a plain connection, or answers
+    something else."""
+    failed = aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | aiohttp.ClientResponseError | LookupError
+    return (
+        isinstance(error, failed) and url.startswith("http:") and await asyncio.to_thread(speaks_tls, url, _CONNECT_S)
+    )
 
 
 def reason(error: Exception) -> str:

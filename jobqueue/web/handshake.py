@@ -8,14 +8,26 @@ neither. So the loop only accepts the client here, and its socket begins anew.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
+import ssl
 from typing import cast
 
 from jobqueue.access.tls import Tls
+from jobqueue.errors import BadHttp
 from jobqueue.web.connection import Connection
+from jobqueue.web.fast_path import SERVER
 from jobqueue.web.peer import Awaited
 from jobqueue.web.port import Port
+from jobqueue.web.refusals import refusal
+
+_IS_PLAIN = "HTTP_REQUEST"  # what OpenSSL says of a client that begins with a method of HTTP
+_BODY = refusal(BadHttp("this port speaks TLS: use https://")).body
+_SPEAKS_TLS = (
+    f"HTTP/1.1 400 Bad Request\r\nServer: {SERVER}\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(_BODY)}\r\nConnection: close\r\n\r\n"
+).encode() + _BODY
 
 
 class Handshake(asyncio.Protocol):
@@ -34,19 +46,21 @@ class Handshake(asyncio.Protocol):
         """A client has connected."""
         allows = self.port.allows
         if self.port.limits.join(self) and (not allows or allows(transport.get_extra_info("peername"))):
+            number = transport.get_extra_info("socket").fileno()
             try:
-                own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+                own, plain = socket.socket(fileno=os.dup(number)), socket.socket(fileno=os.dup(number))
             except OSError as error:  # there are as many files as there may be
                 self._tls.shook_hands(error)
                 self.leave()
             else:
                 own.setblocking(False)
-                self._task = self.port.loop.create_task(self._shake_hands(own))
+                self._task = self.port.loop.create_task(self._shake_hands(own, plain))
         else:
             self.leave()
         cast(asyncio.Transport, transport).abort()  # nothing has been read from it, and the other one stays open
 
-    async def _shake_hands(self, own: socket.socket) -> None:
+    async def _shake_hands(self, own: socket.socket, plain: socket.socket) -> None:
+        """`plain`: the same connection, for what is said without TLS."""
         longest_s = self.port.limits.timeout_s
         connection = _Shaken(self, self._tls)
         try:
@@ -61,9 +75,13 @@ class Handshake(asyncio.Protocol):
                 raise ConnectionResetError("the client is gone")
         except OSError as error:
             self._tls.shook_hands(error)
+            if isinstance(error, ssl.SSLError) and error.reason == _IS_PLAIN:
+                with contextlib.suppress(OSError):
+                    plain.send(_SPEAKS_TLS)
         else:
             self._tls.shook_hands()
         finally:
+            plain.close()
             self.leave()
 
     def leave(self) -> None:

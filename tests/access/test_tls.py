@@ -10,11 +10,13 @@ import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from jobqueue_client import AsyncClient, Unreachable
 
 from tests.access.secure import Secure, is_answered, secure
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -56,8 +58,20 @@ async def test_clients_tell_a_certificate_that_is_not_valid(
         await client.stats()
 
 
-async def test_plain_text_gets_no_answer_and_harms_nobody(service: Secure) -> None:
-    for said in (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"\0" * 3000, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"):
+async def test_a_request_without_tls_is_answered_that_the_port_speaks_it(service: Secure) -> None:
+    url = f"http://127.0.0.1:{service.port}"
+    for method, path in (("GET", "/healthz"), ("POST", "/command")):
+        async with aiohttp.ClientSession() as session, session.request(method, f"{url}{path}", data=b"{}") as response:
+            assert response.status == 400
+            assert await response.json() == {
+                **{"success": False, "id": None, "code": "BAD_HTTP"},
+                "error": "this port speaks TLS: use https://",
+            }
+    assert f"bad  service: {url}: this port speaks TLS: use https://" in (await Shell(url).run("check")).out
+
+
+async def test_other_plain_text_gets_no_answer_and_harms_nobody(service: Secure) -> None:
+    for said in (b"\0" * 3000, b"no method\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"):
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
         writer.write(said)
         writer.write_eof()
