@@ -17,7 +17,7 @@ from jobqueue.cli import humanize
 from jobqueue.cli.access import shown, url_of
 from jobqueue.cli.check.bundle import Bundle, redis_facts, versions
 from jobqueue.cli.check.check import check, redis_of
-from jobqueue.cli.check.service import check_running
+from jobqueue.cli.check.service import NO_SERVICE, check_running
 from jobqueue.cli.client import Client, Refusal, Unreachable, base_of, session_of
 from jobqueue.errors import SettingsError
 from jobqueue.health.findings import Finding, Findings
@@ -60,10 +60,12 @@ async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: 
         found = check_running(patient.url, patient.files)
     else:
         found = check(patient.flags, patient.config, patient.files)
+    is_service = True
     async for finding in found:
+        is_service = is_service and NO_SERVICE not in finding.sentence
         yield finding
     url = patient.url or (url_of(chosen) if chosen else "")
-    if not url:
+    if not (url and is_service):  # another program may not answer for as long as a service may take
         return
     access = shown(url, patient.files)
     try:
