@@ -45,7 +45,7 @@ class Browsers:
         return origins[0]
 
     def _check_host(self, given: list[str]) -> None:
-        if given and (len(given) > 1 or not self._has(name_of(given[0]))):
+        if given and (len(given) > 1 or not self._has(_name(given[0]))):
             raise Misdirected()
 
     def _has(self, name: str) -> bool:
@@ -60,7 +60,7 @@ def _is_web_socket(headers: MultiMapping[str]) -> bool:
     return "Sec-WebSocket-Key" in headers or "websocket" in upgrades.lower()
 
 
-def name_of(host: str) -> str:
+def _name(host: str) -> str:
     """The name or the address in a `Host`, in lower case and without the port; empty if it is neither."""
     if host.startswith("["):
         address, _, rest = host[1:].partition("]")

@@ -10,8 +10,15 @@ from urllib.parse import urlsplit
 
 from multidict import MultiMapping
 
-from jobqueue.access.browsers import name_of
 from jobqueue.console.options import is_loopback
+
+
+def name_of(host: str) -> str:
+    """The name or the address in a `Host`, without its port; empty if it is neither."""
+    if host.startswith("["):
+        address, _, rest = host[1:].partition("]")
+        return "" if rest.strip(":0123456789") else address.lower()
+    return host.partition(":")[0].lower().removesuffix(".")
 
 
 class Guard:
