@@ -156,7 +156,6 @@ async def test_tokens_come_back_that_no_instance_knows_any_more(folder: Path, ow
             assert await status(client) == 401
             checked = await shell(f"{exports}JOBQUEUE_ACCESS=tokens jobqueue check || true", folder)
             assert "bad  access: no token exists" in checked and checked.count("jobqueue restore --tokens") == 1
-            await shell(f"{exports}jobqueue journal on", folder)
             step = exports + commands(_DOCUMENT, "4. Bring them back", 2)
             listed = f"\n{kept[4:12]}  kept\n"
             told = await shell(step, folder)

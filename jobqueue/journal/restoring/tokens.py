@@ -24,8 +24,10 @@ _TOKEN, _POSITION = tables.token.c, tables.position.c
 async def bring_back(reading: Reading, shards: Shards, run: Run | None, sums: Sums, *, stale: bool = False) -> None:
     """Bring back tokens. `run`: None: only tell; `stale`: do not wait for the journal. Raises NotBegun, Stopped, and
     JobQueueError."""
+    # They are read with shard 0. Where events are off, nobody reads them, and what is known of them is that much older.
+    asked = [each for each in await Restoring(shards, "").ask(()) if each.shard == 0 and each.stream]
     if not stale:
-        await Passing(reading).begin(await Restoring(shards, "").ask(()))
+        await Passing(reading).begin(asked)
     lost = _Lost(await _rows(reading), await _looked_until(reading))
     tokens = Tokens(shards)
     for _ in range(_TRIES):

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from buckets.access.tokens import Entry, Tokens
+from buckets.events.switch import switch_off
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.records import KEPT_S, as_json
@@ -81,6 +82,14 @@ async def test_a_token_that_redis_has_stays_as_it_is(world: World) -> None:
     sums = await restored(world)
     assert (sums.counts, sums.tokens) == ({"looked": 2, "known": 1, "put": 1}, {"bbbbbbbb": "b"})
     assert (await in_redis(world))["aaaaaaaa"] == revoked.record
+
+
+async def test_tokens_come_back_though_events_are_off(world: World) -> None:
+    await Tokens(world.pool).write([entry("aaaaaaaa", "a")])
+    await world.drained()
+    await world.lose()
+    await switch_off(world.pool, 0)
+    assert (await restored(world)).tokens == {"aaaaaaaa": "a"}
 
 
 async def test_no_name_and_no_certificate_is_given_twice(world: World) -> None:
