@@ -61,6 +61,7 @@ async def test_a_redis_that_was_emptied_under_the_service_tells_of_its_moves_aga
     assert ran == (0, "events are on in 3 shards of 3: at most 5,000 entries in each, touches too\n", "")
     words = [(await read_events(shards, shard)).word for shard in range(3)]
     async with ServiceProcess(*where, workers=2) as service, Client(service.url) as client:
+        await until(lambda: has_timers_in(client, {"0", "1", "2"}))  # then it knows of each shard that events are on
         await redis.read("FLUSHALL")
 
         async def founded() -> bool:
@@ -73,6 +74,11 @@ async def test_a_redis_that_was_emptied_under_the_service_tells_of_its_moves_aga
             assert events.word and events.word not in words
         await client.ask("add", topic="t", id="a", body=1)
         assert sum([await redis.read("XLEN", stream_key(shards, shard)) for shard in range(3)]) == 1
+
+
+async def has_timers_in(client: Client, shards: set[str]) -> bool:
+    rows = (await client.ask("instances"))["instances"]
+    return {shard for row in rows for shard in row["timers"] or ()} == shards
 
 
 @pytest.mark.parametrize("entries", ["999", "1000000001", "0", "-1", "many"])
