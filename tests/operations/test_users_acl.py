@@ -128,7 +128,7 @@ async def all_of_it(url: str, *dialects: type[Driver]) -> None:
         switched = await Shell(wires.service.url).run("journal", "on", "--touches", "--redis", url)
         assert switched.code == 0, switched
         said = await commands_of_jobs(wires)
-        await asyncio.gather(*(play(wires, kind) for kind in dialects))
+        await play(wires, *dialects)
         checked = await Shell(wires.service.url).run("check", "--redis", url, "--port", str(wires.port("native")))
         assert checked.code == 0, checked
         assert "ok   events: on; entries" in checked.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -179,11 +180,12 @@ STEPS: list[Callable[[Scene], Awaitable[None]]] = [
 ]
 
 
-async def play(wires: Wires, kind: type[Driver]) -> None:
-    """All steps at the same time, each in a topic of its own. Raises all that went wrong."""
-    ran = await asyncio.gather(*(_step(wires, kind, step) for step in STEPS), return_exceptions=True)
+async def play(wires: Wires, *kinds: type[Driver]) -> None:
+    """All steps by each kind at the same time, each in a topic of its own. Raises all that went wrong."""
+    steps = list(itertools.product(kinds, STEPS))
+    ran = await asyncio.gather(*(_step(wires, *each) for each in steps), return_exceptions=True)
     wrong = []
-    for step, result in zip(STEPS, ran, strict=True):
+    for (kind, step), result in zip(steps, ran, strict=True):
         if isinstance(result, Exception):
             result.add_note(f"{kind.NAME}: {step.__name__}")
             wrong.append(result)

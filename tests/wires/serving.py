@@ -23,8 +23,8 @@ DRIVERS: Sequence[type[Driver]] = (Native, Beanstalkd, Camellia, Lmstfy, Mykit, 
 POPPERS = [each for each in DRIVERS if each.POPS]
 _DIALECTS = ("beanstalkd", "camellia", "lmstfy", "mykit", "queue_server")
 Kind = TypeVar("Kind", bound=Driver)
-LEASE_S = 2.0
-"""Of the jobs that come without one: mykit's."""
+LEASE_S = 4.0
+"""Of the jobs that come without one: mykit's. Far longer than a client needs to finish what it popped."""
 
 
 class Wires:

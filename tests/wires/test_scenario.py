@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from buckets.redis.client import Redis
 from tests.kit.redis_cluster import ClusterSet
 from tests.kit.redis_server import RedisServer
@@ -11,16 +9,11 @@ from tests.wires.scenario import play
 from tests.wires.serving import DRIVERS, serving
 
 
-async def test_a_job_lives_its_life_by_each_protocol(
-    subtests: pytest.Subtests, redis_server: RedisServer, redis: Redis
-) -> None:
+async def test_a_job_lives_its_life_by_each_protocol(redis_server: RedisServer, redis: Redis) -> None:
     async with serving(redis_server.url) as wires:
-        for kind in DRIVERS:
-            with subtests.test(protocol=kind.NAME):
-                await play(wires, kind)
+        await play(wires, *DRIVERS)
 
 
 async def test_the_same_holds_on_a_cluster_with_several_processes_on_each_port() -> None:
     async with ClusterSet() as cluster, serving(cluster.url, workers=2) as wires:
-        for kind in DRIVERS:
-            await play(wires, kind)
+        await play(wires, *DRIVERS)
