@@ -102,8 +102,13 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only those of the group. Slow files first, Spark's before all others."""
+    """Only those of the group. Slow files first, Spark's before all others. A whole run of a group checks
+    its patterns."""
     if group := _group(config):
+        if config.args == config.getini("testpaths") and not config.getoption("lf", default=False):
+            idle = groups.idle(group, {item.nodeid: getattr(item, "fixturenames", ()) for item in items})
+            if idle:
+                raise ValueError(f"tests/groups.py: the group {group} has no test by {', '.join(idle)}")
         own = [item for item in items if groups.has(group, item.nodeid, getattr(item, "fixturenames", ()))]
         config.hook.pytest_deselected(items=list(set(items).difference(own)))
         items[:] = own

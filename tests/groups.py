@@ -2,7 +2,8 @@
 
 `python -m tests.groups NAME` runs one, as the make targets do. A test that no group names is in the group `test`, which
 is `make test`: it needs nothing more, and each of its tests has one chance. A test of another group that fails is run
-again, alone and once; if it passes then, the run goes on and ends with a line `flaky: TEST`.
+again, alone and once; if it passes then, the run goes on and ends with a line `flaky: TEST`. A run of a whole group
+fails if one of its patterns is for no test.
 """
 
 from __future__ import annotations
@@ -243,6 +244,19 @@ def may_have(name: str, path: str) -> bool:
         return group_of(f"{path}::") == "test"  # also if the file has tests of several groups
     begins = [re.match(r"[\w/]*", pattern) for pattern in (*GROUPS[name].tests, *GROUPS[name].again)]
     return any(path.startswith(each[0]) for each in begins if each)
+
+
+def idle(name: str, tests: Mapping[str, Sequence[str]]) -> list[str]:
+    """The patterns and fixtures of a group by which it has no test. `tests`: the ids of all tests that may be in it,
+    each with its fixtures."""
+    group = GROUPS[name]
+    own = {test: fixtures for test, fixtures in tests.items() if group_of(test, fixtures) == name}
+    used = {fixture for fixtures in own.values() for fixture in fixtures}
+    return [
+        *(each for each in group.tests if not any(map(re.compile(each).match, own))),
+        *(each for each in group.again if not any(map(re.compile(each).match, tests))),
+        *(each for each in group.fixtures if each not in used),
+    ]
 
 
 def missing(name: str) -> list[Need]:
