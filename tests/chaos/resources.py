@@ -14,7 +14,7 @@ from buckets import Redis
 from buckets.redis.client import One
 from tests.chaos.history import History
 from tests.chaos.judges.leaks import REDIS, Held, leaks
-from tests.chaos.servers.redis import Servers
+from tests.chaos.servers import Servers
 from tests.chaos.stage import Instance, Stage
 from tests.kit.redis_cluster import ClusterSet
 from tests.kit.redis_sentinels import SentinelSet

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.history import History
-from tests.chaos.servers.redis import Servers, Standalone
+from tests.chaos.servers import Servers, Standalone
+from tests.kit.redis_cluster import ClusterSet
+from tests.kit.redis_sentinels import SentinelSet
 from tests.kit.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.kit.waiting import until
 
@@ -98,4 +100,10 @@ class Stage:
     def standalone(self) -> Standalone:
         """The single Redis, for nemeses of standalone scenarios."""
         assert isinstance(self.servers, Standalone)
+        return self.servers
+
+    @property
+    def replicated(self) -> SentinelSet | ClusterSet:
+        """The servers that have replicas: one of two classes that share the methods for what both can do."""
+        assert isinstance(self.servers, SentinelSet | ClusterSet)
         return self.servers

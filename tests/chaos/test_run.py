@@ -16,7 +16,7 @@ from tests.chaos.nemeses import NEMESES, Nemesis, make
 from tests.chaos.run import run
 from tests.chaos.scenarios.catalog import SCENARIOS
 from tests.chaos.scenarios.scenario import Scenario
-from tests.chaos.servers.redis import volatile
+from tests.chaos.servers import volatile
 from tests.chaos.stage import Stage
 
 _LIGHT = Work(rate=60, producers=1, consumers=2)

@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.redis import Networked
+from tests.chaos.servers import Networked
 from tests.chaos.stage import Stage
 from tests.kit.proxy import FAIR, Weather
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.replicated import UNSENT_S, replicated
+from tests.chaos.servers import UNSENT_S
 from tests.chaos.stage import Stage
 from tests.kit.redis_node import RedisNode
 from tests.kit.redis_sentinels import SentinelSet
@@ -32,7 +32,7 @@ class CutOff(Nemesis):
         self._turn = 0
 
     async def strike(self, stage: Stage) -> None:
-        servers = replicated(stage)
+        servers = stage.replicated
         for_s = self._for_s[self._turn % len(self._for_s)]
         self._turn += 1
         master = await servers.some_master(self._turn)
@@ -44,7 +44,7 @@ class CutOff(Nemesis):
 
     async def _briefly(self, stage: Stage, master: RedisNode, for_s: float, slots: tuple[int, int] | None) -> None:
         """Cut a master off briefly: it remains the master."""
-        servers = replicated(stage)
+        servers = stage.replicated
         # Close to the limit, Sentinels may elect another one.
         forgets = ("local",) if for_s == servers.down_after_s else ()
         with stage.history.fault("cut-off", forgets, UNSENT_S, slots=slots):
@@ -55,7 +55,7 @@ class CutOff(Nemesis):
 
     async def _for_long(self, stage: Stage, master: RedisNode, for_s: float, slots: tuple[int, int] | None) -> None:
         """Cut a master off for long: it comes back as a replica."""
-        servers = replicated(stage)
+        servers = stage.replicated
         whole = asyncio.create_task(asyncio.sleep(for_s))
         with stage.history.fault("cut-off", ("local",), UNSENT_S, slots=slots):
             self._cut(stage, master)
@@ -70,13 +70,13 @@ class CutOff(Nemesis):
             await servers.settled()
 
     def _cut(self, stage: Stage, master: RedisNode) -> None:
-        servers = replicated(stage)
+        servers = stage.replicated
         assert servers.network
         # A Sentinel on the old master's host keeps naming it.
         aside = [master, *servers.sentinels[:1]] if isinstance(servers, SentinelSet) else [master]
         servers.network.cut_off([node.host for node in aside], with_service=self._with_service)
 
     async def heal(self, stage: Stage) -> None:
-        network = replicated(stage).network
+        network = stage.replicated.network
         assert network
         network.heal()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.replicated import UNSENT_S, replicated
+from tests.chaos.servers import UNSENT_S
 from tests.chaos.stage import Stage
 from tests.kit.redis_node import RedisNode
 
@@ -21,7 +21,7 @@ class FreezeMaster(Nemesis):
         self._frozen: RedisNode | None = None
 
     async def strike(self, stage: Stage) -> None:
-        servers = replicated(stage)
+        servers = stage.replicated
         self._turn += 1
         master = await servers.some_master(self._turn)
         slots = await servers.slots_of(master)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.replicated import replicated
 from tests.chaos.stage import Stage
 from tests.kit.redis_node import RedisNode
 
@@ -19,7 +18,7 @@ class FreezeReplicas(Nemesis):
         self._frozen: list[RedisNode] = []
 
     async def strike(self, stage: Stage) -> None:
-        servers = replicated(stage)
+        servers = stage.replicated
         with stage.history.fault("freeze-replicas"):
             self._frozen = await servers.replicas()
             for replica in self._frozen:

@@ -4,7 +4,7 @@ replica."""
 from __future__ import annotations
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.replicated import UNSENT_S, replicated
+from tests.chaos.servers import UNSENT_S
 from tests.chaos.stage import Stage
 
 
@@ -14,7 +14,7 @@ class KillMaster(Nemesis):
         self._turn = 0
 
     async def strike(self, stage: Stage) -> None:
-        servers = replicated(stage)
+        servers = stage.replicated
         self._turn += 1
         master = await servers.some_master(self._turn)
         slots = await servers.slots_of(master)
@@ -25,6 +25,6 @@ class KillMaster(Nemesis):
             await servers.settled()
 
     async def heal(self, stage: Stage) -> None:
-        for node in replicated(stage).nodes:
+        for node in stage.replicated.nodes:
             if not node.alive:
                 await node.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.servers.replicated import UNSENT_S, replicated
+from tests.chaos.servers import UNSENT_S
 from tests.chaos.stage import Stage
 from tests.kit.redis_sentinels import SentinelSet
 
@@ -14,7 +14,7 @@ class StepDown(Nemesis):
         self._turn = 0
 
     async def strike(self, stage: Stage) -> None:
-        servers = replicated(stage)
+        servers = stage.replicated
         self._turn += 1
         # Sentinels do not ask the old master, which goes on for a second or more, followed by the other replica. In a
         # Cluster it stops accepting writes, and waits until the new one has everything.

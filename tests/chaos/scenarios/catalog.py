@@ -6,7 +6,7 @@ from tests.chaos.load.load import Work
 from tests.chaos.load.scheduling import Timetable
 from tests.chaos.scenarios.redis_sets import ON_SETS
 from tests.chaos.scenarios.scenario import Promise, Scenario
-from tests.chaos.servers.redis import fsync_always, fsync_everysec, patient_sentinels, volatile
+from tests.chaos.servers import fsync_always, fsync_everysec, patient_sentinels, volatile
 
 SCENARIOS = [
     Scenario(

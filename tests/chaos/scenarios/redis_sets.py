@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.load.load import Work
 from tests.chaos.scenarios.scenario import Promise, Scenario
-from tests.chaos.servers.redis import cluster, networked, networked_cluster, networked_sentinels, sentinels
+from tests.chaos.servers import cluster, networked, networked_cluster, networked_sentinels, sentinels
 
 # Failovers forget what was only `local`; what is `replicated` must stay.
 _BOTH_CLASSES = Work(durabilities=("local", "replicated"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.chaos.judges.findings import Figures, Finding, Report
 from tests.chaos.load.load import Work
-from tests.chaos.servers.redis import Factory
+from tests.chaos.servers import Factory
 
 _LEAST_ADDS_A_SECOND = 10.0
 _LATE_S = 5.0  # on a machine that has other work; less than the longest sleep of a timer or sweep

@@ -35,6 +35,8 @@ class Servers(Protocol):
     ) -> None: ...
 
 
+UNSENT_S = 1.0
+"""What a master acknowledged within this time before it died may not have reached a replica."""
 Factory = Callable[[Path], Servers]
 
 

@@ -1,4 +1,4 @@
-"""The bad network of the chaos suite behaves as its weather says."""
+"""The proxy does to a connection what its weather says."""
 
 from __future__ import annotations
 

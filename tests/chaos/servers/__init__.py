@@ -1,1 +1,0 @@
-"""The Redis of a scenario (standalone, Sentinel set, Cluster), and the proxies in front of it."""
