@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,10 @@ from buckets.namespace import FORMAT, look
 from buckets.redis.client import Redis
 from buckets.redis.info import facts_of, memory_in
 from buckets.shards import Shards
+from jobqueue.access import tokens_file
 from jobqueue.access.records import from_json
 from jobqueue.engine.policies import Policies
+from jobqueue.errors import SettingsError
 from jobqueue.health.events import check_events
 from jobqueue.health.findings import Finding, Findings
 from jobqueue.redis_server.fitness import judge
@@ -78,8 +81,12 @@ def _memory(info: Mapping[str, str], subject: str) -> Iterator[Finding]:
 async def _tokens(shards: Shards, chosen: Settings) -> Findings:
     """Whether anybody can come in, where every request needs a token."""
     stored = await Tokens(shards).read()
-    records = [from_json(raw) for raw in stored.records.values()]
-    if any(record and record.is_live(stored.now_us / 1e6) for record in records) or chosen.tokens_file:
+    try:
+        of_file = await asyncio.to_thread(tokens_file.read, chosen.tokens_file) if chosen.tokens_file else []
+    except SettingsError:  # a finding about the file
+        return
+    records = [*of_file, *map(from_json, stored.records.values())]
+    if any(record and record.is_live(stored.now_us / 1e6) for record in records):
         return
     lost = "jobqueue restore --tokens" if chosen.journal else "docs/redis-lost.md"
     yield Finding(

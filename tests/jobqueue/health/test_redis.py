@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from buckets import Pool, Redis
@@ -55,8 +56,11 @@ async def test_memory_that_is_full_or_nearly_is_reported_with_what_is_refused(ow
     await redis.close()
 
 
-async def test_a_service_that_asks_for_tokens_and_has_none_lets_nobody_in(live_pool: Pool, redis: Redis) -> None:
-    ((level, sentence),) = await told(redis, "access", access="tokens")
+async def test_a_service_that_asks_for_tokens_and_has_none_lets_nobody_in(
+    live_pool: Pool, redis: Redis, tmp_path: Path
+) -> None:
+    (tmp_path / "tokens.toml").write_text("")  # as good as none
+    ((level, sentence),) = await told(redis, "access", access="tokens", tokens_file=str(tmp_path / "tokens.toml"))
     assert level == "bad" and "jobqueue token create" in sentence and "docs/redis-lost.md" in sentence
     assert await told(redis, "access") == []
     for number, (other, is_enough) in enumerate([({"revoked": 1.0}, False), ({}, True)]):
