@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -53,14 +54,15 @@ async def test_a_running_service_tells_of_its_moves_from_on_to_off(redis_server:
 
 
 async def test_a_redis_that_was_emptied_under_the_service_tells_of_its_moves_again(
-    redis_server: RedisServer, redis: Redis
+    redis_server: RedisServer, redis: Redis, tmp_path: Path
 ) -> None:
-    where = ("--redis", redis_server.url)
+    where, log = ("--redis", redis_server.url), tmp_path / "log"
     shards = await Shards.open(redis, shards=3)
     ran = await journal("on", "--entries", "5000", "--touches", *where)
     assert ran == (0, "events are on in 3 shards of 3: at most 5,000 entries in each, touches too\n", "")
     words = [(await read_events(shards, shard)).word for shard in range(3)]
-    async with ServiceProcess(*where, workers=2) as service, Client(service.url) as client:
+    async with ServiceProcess(*where, workers=2, log=log) as service, Client(service.url) as client:
+        await until(lambda: "service.started" in log.read_text())  # before, its supervisor would end with the namespace
         await until(lambda: has_timers_in(client, {"0", "1", "2"}))  # then it knows of each shard that events are on
         await redis.read("FLUSHALL")
 
