@@ -31,8 +31,8 @@ leaves_columns_out = pytest.mark.xfail(
 def tables(spark: SparkSession) -> Iterator[None]:
     """Drops the tables that a test made."""
     yield
-    for table in spark.catalog.listTables():
-        spark.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} {table.name}")
+    for table in spark.sql("SHOW TABLES").collect():
+        spark.sql(f"DROP {'VIEW' if table['isTemporary'] else 'TABLE'} {table['tableName']}")
 
 
 def view(spark: SparkSession, serving: Serving, name: str, options: str, columns: str = "") -> None:
