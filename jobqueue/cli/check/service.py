@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 NO_SERVICE = "does not answer like a service"
 _READY_S = 5.0  # for a service to answer
-_OF_JOBS = ("service", "jobs", "topics")
-"""Subjects that are looked at from here, as those of single topics: what grows shows between two looks."""
 
 
 async def check_running(
@@ -46,11 +44,17 @@ async def check_running(
     own = await _seen_by_itself(Client(url, access))
     for finding in own or ():
         # It knows what time it is in Redis, by which schedules are late.
-        is_of_jobs = finding.subject in _OF_JOBS or finding.subject.startswith("topic ")
-        if finding.subject == "schedules" or not (is_known or is_of_jobs):
+        if finding.subject == "schedules" or not (is_known or _is_looked_at_here(finding)):
             yield finding
     async for finding in check_jobs(Client(url, access), judges_schedules=own is None):
         yield finding
+
+
+def _is_looked_at_here(finding: Finding) -> bool:
+    """Return True for what is looked at from here, as what grows shows between two looks, but not for jobs that Redis
+    lost."""
+    is_of_jobs = finding.subject == "jobs" and finding.level == "ok"
+    return is_of_jobs or finding.subject in ("service", "topics") or finding.subject.startswith("topic ")
 
 
 async def _seen_by_itself(client: Client) -> list[Finding] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from buckets.redis.client import Redis
-from jobqueue.cli.check import jobs
+from jobqueue.cli.check import jobs, service
 from jobqueue.cli.check.service import check_running
 from jobqueue.health import jobs as judged
 from jobqueue.health.findings import Finding
@@ -69,6 +69,12 @@ async def test_what_the_service_finds_is_reported_over_its_url(client: Client, t
     assert str(found[0]) == f"ok   service: ready at {client.url}"
     (full,) = [each.sentence for each in found if each.level == "bad" and each.subject == "redis"]
     assert "full" in full and "NO_ROOM" in full
+
+
+def test_jobs_that_redis_lost_are_for_the_service_to_find() -> None:
+    assert not service._is_looked_at_here(Finding("bad", "jobs", "the journal knows 8 live jobs that Redis does not"))
+    for subject in ("jobs", "topics", "topic t", "service"):
+        assert service._is_looked_at_here(Finding("ok", subject, ""))
 
 
 async def test_ready_jobs_that_nobody_polls_are_found(client: Client) -> None:
