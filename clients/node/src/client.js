@@ -239,6 +239,9 @@ export class Client {
   }
 }
 
+/** A back-off as text, in the form of the command line and of Spark: `15,30`. */
+const LADDER = /^\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*$/;
+
 /** The fields that are times, those of a filter among them. */
 const TIMES = [
   'at', 'from', 'start', 'since', 'until',
@@ -247,8 +250,10 @@ const TIMES = [
 
 /** A command as sent: with each Date as unix seconds. */
 function wire(command) {
-  const { filter } = command;
-  return typeof filter === 'object' && filter !== null ? { ...timed(command), filter: timed(filter) } : timed(command);
+  const { filter, backoff } = command;
+  const wired = timed(command);
+  if (typeof backoff === 'string' && LADDER.test(backoff)) return { ...wired, backoff: backoff.split(',').map(Number) };
+  return typeof filter === 'object' && filter !== null ? { ...wired, filter: timed(filter) } : wired;
 }
 
 function timed(fields) {

@@ -20,8 +20,8 @@ export interface AddFields {
   priority?: number;
   /** The number of deliveries after which it is a dead letter; 0: no limit. */
   tries?: number;
-  /** Seconds from each failed delivery to the next; by default the service's `default_backoff_s`; []: none. */
-  backoff?: readonly number[];
+  /** Seconds from each failed delivery to the next; by default the service's `default_backoff_s`; []: none; also `15,30`. */
+  backoff?: readonly number[] | string;
   /** Seconds after `due` at which it becomes a dead letter. */
   ttl?: number;
   /** Seconds for which its id is remembered once it has ended. */
@@ -61,7 +61,7 @@ export interface ScheduleFields {
   ttr?: number;
   priority?: number;
   tries?: number;
-  backoff?: readonly number[];
+  backoff?: readonly number[] | string;
   ttl?: number;
   retention?: number;
   headers?: Record<string, string>;

@@ -82,7 +82,7 @@ final class Client
      * @param string|null $id as it is: the service refuses a number
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param int|null $priority 0 to 9; 9 comes first
-     * @param list<int|float>|null $backoff
+     * @param list<int|float>|string|null $backoff `15,30` is [15, 30]
      * @param string|null $if_exists keep, renew, reject, replace, later or sooner
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags

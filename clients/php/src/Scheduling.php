@@ -28,7 +28,7 @@ trait Scheduling
      * @param int|float|null $jitter seconds by which an occurrence is due later at most
      * @param string|null $catch_up none, last or all: which occurrences are made that could not be made in time
      * @param string|null $overlap allow or skip: none is made while the last one is delayed, ready or reserved
-     * @param list<int|float>|null $backoff
+     * @param list<int|float>|string|null $backoff `15,30` is [15, 30]
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
      * @return Answer with its `result`, and when its `next` occurrence is

@@ -15,6 +15,8 @@ use DateTimeInterface;
  */
 final class Times
 {
+    /** A back-off as text, in the form of the command line and of Spark: `15,30`. */
+    private const LADDER = '/^\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*$/D';
     private const MOMENTS = [
         'at', 'from', 'start', 'since', 'until',
         'died_from', 'died_to', 'due_from', 'due_to', 'created_from', 'created_to',
@@ -31,7 +33,7 @@ final class Times
     }
 
     /**
-     * A command with its `delay` and its times as the protocol has them.
+     * A command with its `delay`, its `backoff` and its times as the protocol has them.
      *
      * @param array<string, mixed> $command
      * @return array<string, mixed>
@@ -44,6 +46,9 @@ final class Times
         }
         if (($command['delay'] ?? null) instanceof DateInterval) {
             $command['delay'] = self::seconds($command['delay']);
+        }
+        if (is_string($command['backoff'] ?? null) && preg_match(self::LADDER, $command['backoff']) === 1) {
+            $command['backoff'] = array_map('floatval', explode(',', $command['backoff']));
         }
         return $command;
     }

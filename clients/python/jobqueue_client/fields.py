@@ -21,7 +21,7 @@ class AddFields(TypedDict, total=False):
     ttr: Seconds | None
     priority: int | None  # 0 to 9; 9 comes first
     tries: int | None
-    backoff: Sequence[Seconds] | None
+    backoff: Sequence[Seconds] | str | None  # `15,30` is [15, 30]
     ttl: Seconds | None
     retention: Seconds | None
     if_exists: Literal["keep", "renew", "reject", "replace", "later", "sooner"] | None
@@ -45,7 +45,7 @@ class ScheduleFields(TypedDict, total=False):
     ttr: Seconds | None
     priority: int | None
     tries: int | None
-    backoff: Sequence[Seconds] | None
+    backoff: Sequence[Seconds] | str | None
     ttl: Seconds | None
     retention: Seconds | None
     headers: Mapping[str, str] | None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Seconds = float | timedelta
 Moment = datetime | float | str
+_LADDER = re.compile(r"\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*", re.ASCII)
 
 
 def seconds(value: Seconds) -> float:
@@ -25,6 +27,9 @@ def moment(value: Moment) -> float | str:
 
 
 def _ladder(values: Any) -> Any:
+    """Seconds; also as text, in the form of the command line and of Spark: `15,30`."""
+    if isinstance(values, str) and _LADDER.fullmatch(values):
+        return [float(each) for each in values.split(",")]
     return [seconds(value) for value in values] if isinstance(values, list | tuple) else values
 
 
