@@ -65,11 +65,11 @@ async def _examined(chosen: Settings, shown: str, redis: Redis | None) -> list[F
     """The findings about a journal that is there. Raises Empty where there is none yet, Refused where it cannot be
     used, OSError where it cannot be reached."""
     # Loaded here: a service without a journal does without the library, which takes 30 MB.
-    from jobqueue.journal.database import open_engine, run_in  # noqa: PLC0415
+    from jobqueue.journal.database import run_in  # noqa: PLC0415
     from jobqueue.journal.store import Away  # noqa: PLC0415
 
     try:
-        engine = await open_engine(chosen.journal)
+        engine = await _opened(chosen)
         try:
             written = await run_in(engine, partial(_look, source=chosen.namespace))
             namespace = await _namespace(redis, chosen.namespace) if redis else None
@@ -81,6 +81,25 @@ async def _examined(chosen: Settings, shown: str, redis: Redis | None) -> list[F
             await engine.dispose()
     except Away as error:
         raise OSError(str(error)) from None
+
+
+async def _opened(chosen: Settings) -> AsyncEngine:
+    """An engine on the journal. Raises as `_examined`; Refused where the tables that are missing cannot be made."""
+    from jobqueue.journal.database import engine_of, open_engine, run_in  # noqa: PLC0415
+    from jobqueue.journal.schema import may_make_tables  # noqa: PLC0415
+
+    try:
+        return await open_engine(chosen.journal)
+    except Empty:
+        where = address(chosen.journal)
+        if chosen.journal_run and where.kind != "sqlite":
+            engine = await engine_of(where)
+            try:
+                if not await run_in(engine, may_make_tables):
+                    raise Refused("its user may not make tables: run what `jobqueue journal ddl` prints") from None
+            finally:
+                await engine.dispose()
+        raise
 
 
 async def _namespace(redis: Redis, name: str) -> _Namespace | None:

@@ -28,6 +28,16 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 _version = Table("jq_version", MetaData(), Column("version_num", String(32), primary_key=True))
 _PATIENCE_S = 60
 _SQLITE_SETTINGS = ("PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL")
+_USER = "CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')"
+_MAY_MAKE_TABLES = {
+    "postgresql": "SELECT has_schema_privilege(current_schema(), 'CREATE')",
+    "mysql": (
+        "SELECT CURRENT_ROLE() IS NOT NULL OR EXISTS (SELECT 1 FROM information_schema.USER_PRIVILEGES"
+        f" WHERE PRIVILEGE_TYPE = 'CREATE' AND GRANTEE = {_USER}) OR EXISTS"
+        " (SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE PRIVILEGE_TYPE = 'CREATE'"
+        f" AND GRANTEE = {_USER} AND DATABASE() LIKE TABLE_SCHEMA)"
+    ),
+}
 _LOCK = 0x6A715F6A  # a number of our own among PostgreSQL's advisory locks
 
 
@@ -65,6 +75,13 @@ def check(connection: Connection) -> None:
             raise Empty("this database has no journal; `jobqueue journal run` creates one")
         raise Refused("this database has tables of these names, jq_…, that are no journal's")
     raise Refused(_other(there))
+
+
+def may_make_tables(connection: Connection) -> bool:
+    """Return False if the user of a connection certainly may not make tables. Rights that come with a role of MariaDB
+    cannot be seen here."""
+    question = _MAY_MAKE_TABLES.get(connection.dialect.name)
+    return question is None or bool(connection.execute(text(question)).scalar())
 
 
 def _is_older(revision: str) -> bool:

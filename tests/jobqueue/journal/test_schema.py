@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from sqlalchemy import Connection, inspect, text
 
 from jobqueue.cli.main import main
+from jobqueue.health.journal import check_journal
 from jobqueue.journal import database, schema
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.reading.sql import Sql
@@ -21,6 +22,7 @@ from jobqueue.journal.store import Away
 from jobqueue.journal.stores import mysql, postgresql, sqlite
 from jobqueue.journal.tables import metadata
 from jobqueue.journal.url import Refused, address
+from jobqueue.settings import Settings
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.telling import Teller, life, read
 
@@ -266,6 +268,8 @@ async def test_a_user_who_may_not_make_tables_is_told_how_to_have_them(mariadb: 
     for url, server in zip(urls, (mariadb, postgresql), strict=True):
         with pytest.raises(Refused, match=r"denied .*; .* `jobqueue journal ddl`"):
             await open_store(url)
+        (finding,) = [each async for each in check_journal(Settings(journal=url, journal_run=True))]
+        assert finding.level == "bad" and "may not make tables: run what `jobqueue journal ddl` prints" in str(finding)
         ours = url.replace("reader@", "root@" if server is mariadb else "jobqueue@")
         await found(ours)
         if server is postgresql:
