@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jobqueue.web.address import url_of
+from jobqueue.web.address import check_free, url_of
 from jobqueue.workers.port import _holder, held
 from tests.kit.ports import free_port, free_ports
 
@@ -57,8 +57,7 @@ async def test_what_the_last_service_left_of_its_connections_is_no_hindrance() -
 async def test_a_port_that_a_killed_service_still_has_for_a_moment_is_waited_for() -> None:
     port = free_port()
     asyncio.get_running_loop().call_later(0.05, listening(port).close)
-    async with held("127.0.0.1", port):
-        pass
+    await check_free("127.0.0.1", port)
 
 
 def test_of_many_who_take_a_port_at_the_same_time_one_gets_it() -> None:

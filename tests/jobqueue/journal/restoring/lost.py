@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from buckets.access.tokens import Tokens
 from buckets.events.restoring import Restoring
 from buckets.events.switch import switch_on
 from buckets.job import Job
@@ -18,6 +19,7 @@ from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
+from jobqueue.access.records import from_json
 from jobqueue.journal import tables
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.reading.figures import Figures
@@ -62,8 +64,16 @@ class World:
         return Reading(self.engine, SOURCE, 10.0)
 
     async def drained(self) -> None:
-        """Wait until the journal has all that was told until now."""
+        """Wait until the journal has all that was told until now, and all tokens as they are."""
         await Passing(self.reading).wait(await Restoring(self.pool, "").ask(()))
+        stored = await Tokens(self.pool).read()
+        records = [record for raw in stored.records.values() if (record := from_json(raw))]
+        await until(lambda: self._has_tokens({(each.id, each.changed) for each in records}))
+
+    async def _has_tokens(self, wanted: set[tuple[str, int]]) -> bool:
+        async with self.engine.connect() as connection:
+            rows = await connection.execute(select(tables.token.c.id, tables.token.c.changed))
+        return wanted <= {(row.id, row.changed) for row in rows}
 
     async def is_walked(self) -> bool:
         """Whether the journal knows all that was there before it."""

@@ -148,6 +148,7 @@ async def test_the_command_lists_what_comes_back(
     await world.drained()
     await world.lose()
     await Tokens(live_pool).write([entry("dddddddd", "b")])
+    await world.drained()
     told = "4 looked at, 1 {} back\naaaaaaaa  a\n1 known to Redis, which keeps what it has\n1 revoked or expired\n"
     left = "left: 1 have the name or the certificate of another live token: bbbbbbbb\n"
     assert await restore("--tokens", "--dry-run") == (1, told.format("would come") + left, "")

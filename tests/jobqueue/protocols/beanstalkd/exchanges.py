@@ -625,6 +625,8 @@ OURS = {
         < UNKNOWN_COMMAND
     """,
     "a line with a NUL is refused": """
+        > list-tube-used
+        < USING default
         > list-tube-used{0}
         > foo{0}
         < BAD_FORMAT
