@@ -14,8 +14,9 @@ from buckets import Pool, Redis
 from tests.jobqueue.access.authorities import Files
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
-from tests.kit.service import ServiceProcess
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.shell import Shell
+from tests.kit.waiting import until
 
 
 class Place(NamedTuple):
@@ -264,8 +265,13 @@ async def test_what_runs_by_these_settings_is_no_fault_of_them(tmp_path: Path) -
         assert ran.code == 0, ran
 
 
+async def is_listed(client: Client) -> bool:
+    return all(each["pid"] for each in (await client.ask("instances"))["instances"])
+
+
 async def test_a_service_of_other_settings_is_named_and_the_wrong_redis_not_judged(tmp_path: Path) -> None:
-    async with ServiceProcess("--data", str(tmp_path / "its")) as service:
+    async with ServiceProcess("--data", str(tmp_path / "its")) as service, Client(service.url) as client:
+        await until(lambda: is_listed(client))  # it says who it is a moment after it is ready
         named = await Shell("").run("check", "--data", str(tmp_path / "data"), "--port", str(service.port))
         by_default = await Shell("", JOBQUEUE_PORT=str(service.port)).run("check", "--namespace", "other")
     assert named.code == 1 and f"bad  port: port {service.port} is in use" in named.out
