@@ -155,9 +155,9 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "redis down": Fault(
         down,
-        ("bad  redis: the Redis at ", "Connection refused; try it: redis-cli -s "),
-        ("redis.lost", "Connection refused", "command.refused"),
-        ("| Connection refused, or did not answer in time | Redis is down", "redis-cli … PING"),
+        ("bad  redis: the Redis at ", "connection refused; try it: redis-cli -s "),
+        ("redis.lost", "connection refused", "command.refused"),
+        ("| connection refused, or did not answer in time | Redis is down", "redis-cli … PING"),
     ),
     "redis frozen": Fault(
         frozen,
@@ -219,9 +219,9 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "broker of a sink away": Fault(
         broker_away,
-        ("bad  topic t: its sink stream: ", "Connect call failed", "jobqueue workers t"),
-        ("sink.down", "Connect call failed"),
-        ("`check` says `its sink stream: Connect call failed …`", "`jobqueue deliver --config FILE --check`"),
+        ("bad  topic t: its sink stream: ", "connection refused", "jobqueue workers t"),
+        ("sink.down", "connection refused"),
+        ("`check` says `its sink stream: no connection to …: connection refused`", "`jobqueue deliver --config FILE --check`"),
     ),
 }
 
