@@ -125,11 +125,11 @@ class StrictPump:
             await self._is_up.wait()
             try:
                 async with self._turn() as turn:
+                    if is_lost:
+                        log.info("sink.continued", sink=self.name)
+                    is_lost = False
                     if turn is not None:
                         await self._settle_all(turn)
-                if is_lost:
-                    log.info("sink.continued", sink=self.name)
-                is_lost = False
             except _TurnLost:
                 log.warning("sink.overtaken", sink=self.name)
             except JobQueueError as error:
