@@ -37,5 +37,7 @@ def reason(error: BaseException) -> str:
     """An error in words; some have none of their own, and asyncio's say `Connect call failed` for each."""
     if refused := _NO_CONNECTION.fullmatch(str(error)):
         number, place, words = int(refused[1]), refused[2], refused[3]
-        return f"no connection to {place}: {(os.strerror(number) if number > 0 else words).lower()}"
+        if words.startswith("Connect call failed"):
+            words = os.strerror(number)
+        return f"no connection to {place}: {words[:1].lower()}{words[1:]}"
     return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
