@@ -221,7 +221,10 @@ FAULTS: Mapping[str, Fault] = {
         broker_away,
         ("bad  topic t: its sink stream: ", "connection refused", "jobqueue workers t"),
         ("sink.down", "connection refused"),
-        ("`check` says `its sink stream: no connection to …: connection refused`", "`jobqueue deliver --config FILE --check`"),
+        (
+            "`check` says `its sink stream: no connection to …: connection refused`",
+            "`jobqueue deliver --config FILE --check`",
+        ),
     ),
 }
 
