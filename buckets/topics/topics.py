@@ -496,9 +496,8 @@ def _sorted(stats: Stats) -> Stats:
 
 
 def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) -> None:
-    live = [state.word for state in LIVE]
     for name, number in numbers.items():
-        part = stats.counts if name in live else stats.totals
+        part = stats.counts if name in _LIVE else stats.totals
         part[name] = part.get(name, 0) + number
     if oldest_ready_ms is not None:
         stats.oldest_ready_ms = max(oldest_ready_ms, stats.oldest_ready_ms or 0)

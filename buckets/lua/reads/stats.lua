@@ -14,6 +14,9 @@ local sum = ARGV[2] == '1'  -- whether the topics are added up
 local whole_bins = tonumber(ARGV[3])  -- integer: bins of a histogram that is read here, at most; -1: none is
 local topics = {unpack(ARGV, 4)}  -- strings: which
 
+-- Most topics have only jobs of the default priority.
+local priorities = {4, 9, 8, 7, 6, 5, 3, 2, 1, 0}
+
 -- Since when an entry's job has been ready, or nil for a stale entry.
 local function since(topic, entry)
   local number, id = string.match(entry, '^(%d+):(.+)$')
@@ -21,13 +24,14 @@ local function since(topic, entry)
   return job and job.number == tonumber(number) and job.next or nil
 end
 
-local function oldest_in(topic)
+local function oldest_in(topic, number_ready)
   local oldest = 0
-  for priority = 0, 9 do
+  for _, priority in ipairs(priorities) do
     -- A few are enough: those that a pop would meet first. Behind many stale entries the age is unknown.
     for _, entry in ipairs(redis.pcall('LRANGE', READY .. priority .. ':' .. topic, 0, 19)) do
       local at = since(topic, entry)
       if at then
+        if number_ready == '1' then return at end
         oldest = oldest == 0 and at or math.min(oldest, at)
         break
       end
@@ -36,11 +40,11 @@ local function oldest_in(topic)
   return oldest
 end
 
-local function may_be_ready(counts)
+-- How many jobs of a topic are ready, as a string; nil: it has no such counter.
+local function ready_in(counts)
   for at = 1, #counts, 2 do
-    if counts[at] == 'ready' then return counts[at + 1] ~= '0' end
+    if counts[at] == 'ready' then return counts[at + 1] end
   end
-  return false
 end
 
 local function read(topic)
@@ -51,7 +55,9 @@ local function read(topic)
   local size = whole_bins < 0 and 0 or redis.pcall('HLEN', DUE .. topic)
   if type(size) == 'number' and size > whole_bins then large[1] = topic
   elseif type(size) == 'number' and size > 0 then bins = redis.call('HGETALL', DUE .. topic) end
-  return {may_be_ready(counts) and oldest_in(topic) or 0, counts, bins, large}
+  local number_ready = ready_in(counts)
+  local oldest = number_ready and number_ready ~= '0' and oldest_in(topic, number_ready) or 0
+  return {oldest, counts, bins, large}
 end
 
 -- Another program's numbers count as none, until `fsck` puts them right.

@@ -55,7 +55,7 @@ async def test_without_a_topic_all_topics_of_all_shards_are_summed(redis: Redis,
 
 
 async def test_the_age_of_the_oldest_ready_job_counts_from_when_it_became_ready(pool: Pool, clock: HeldClock) -> None:
-    await add(pool, "a", delay_ms=5_000)
+    await add(pool, "a", delay_ms=5_000, priority=0)
     clock.advance(5_000)
     await tick_all(pool)
     clock.advance(2_000)
