@@ -11,7 +11,7 @@ from buckets.errors import Unavailable
 from buckets.redis.client import Redis
 from tests.kit.proxy import BACK, BOTH, FAIR, THERE, Proxy, Weather, to
 from tests.kit.redis_server import RedisServer
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def behind(proxy: Proxy, redis: Redis) -> AsyncIterator[Redis]:
-    """The tests' Redis, seen through the proxy."""
-    connection = Redis(proxy.url, timeout_s=0.5)
+async def behind(request: pytest.FixtureRequest, proxy: Proxy, redis: Redis) -> AsyncIterator[Redis]:
+    """The tests' Redis, seen through the proxy. The parameter is how many seconds an answer may take."""
+    connection = Redis(proxy.url, timeout_s=getattr(request, "param", PATIENCE_S))
     assert await connection.read("PING") == b"PONG"
     yield connection
     await connection.close()
@@ -55,6 +55,7 @@ async def test_what_is_sent_into_a_cut_arrives_when_it_is_over(proxy: Proxy, beh
     assert await asked == b"OK"
 
 
+@pytest.mark.parametrize("behind", [1], indirect=True)
 async def test_a_cut_of_the_way_back_hides_what_was_done(proxy: Proxy, behind: Redis, redis: Redis) -> None:
     proxy.set(Weather(cut=(BACK,)))
     with pytest.raises(Unavailable):
@@ -88,6 +89,7 @@ async def test_slices_arrive_whole_in_the_end(proxy: Proxy, behind: Redis) -> No
     assert await behind.read("ECHO", "x" * 100) == b"x" * 100
 
 
+@pytest.mark.parametrize("behind", [1], indirect=True)
 async def test_weather_of_others_does_no_harm(proxy: Proxy, behind: Redis) -> None:
     proxy.set(Weather(cut=BOTH), of=("127.0.0.9",))
     assert await behind.read("PING") == b"PONG"
