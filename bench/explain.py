@@ -27,7 +27,8 @@ from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.explainer import explain_of
 from jobqueue.journal.history import Journal
 from jobqueue.metrics.process import LATENESS_S
-from tests.kit.databases import MariaDB, Missing, PostgreSQL
+from tests.kit.databases import MariaDB, PostgreSQL
+from tests.kit.program import Missing
 
 EVENTS = 10_000_000
 _EXPLAINED, _AUDITED = 300, 7

@@ -19,7 +19,8 @@ from jobqueue.journal.export.run import opened
 from jobqueue.journal.store import Batch, Position, Row
 from jobqueue.journal.tables import event
 from tests.jobqueue.journal.filling import DAY, DAY_MS, life_of
-from tests.kit.databases import MariaDB, Missing, PostgreSQL
+from tests.kit.databases import MariaDB, PostgreSQL
+from tests.kit.program import Missing
 
 EVENTS = 1_000_000
 ROUNDS = 3

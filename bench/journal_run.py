@@ -27,7 +27,8 @@ from buckets.redis.client import Redis
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.tables import event
 from tests.jobqueue.journal.reading.process import JournalProcess
-from tests.kit.databases import MariaDB, Missing, PostgreSQL, Server
+from tests.kit.databases import MariaDB, PostgreSQL, Server
+from tests.kit.program import Missing
 from tests.kit.redis_server import RedisServer
 
 KINDS = ("sqlite", "postgresql", "mariadb")

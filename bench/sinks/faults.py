@@ -16,9 +16,9 @@ from pathlib import Path
 
 from jobqueue_client import AsyncClient
 
-from tests.jobqueue.sinks.brokers import BROKERS, RESTARTED, Missing
-from tests.jobqueue.sinks.brokers.conftest import new_broker
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers import BROKERS, RESTARTED, new_broker
+from tests.kit.program import Missing
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 
@@ -95,7 +95,7 @@ async def main(jobs: int, kinds: list[str]) -> None:
         try:
             await measure(kind, jobs)
         except Missing as error:
-            print(f"{kind:16} {error} is missing")
+            print(f"{kind:16} {error}")
 
 
 if __name__ == "__main__":

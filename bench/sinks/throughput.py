@@ -13,9 +13,9 @@ from pathlib import Path
 
 from jobqueue_client import AsyncClient
 
-from tests.jobqueue.sinks.brokers import BROKERS, Missing
-from tests.jobqueue.sinks.brokers.conftest import new_broker
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers import BROKERS, new_broker
+from tests.kit.program import Missing
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 
@@ -51,7 +51,7 @@ async def main(jobs: int, kinds: list[str]) -> None:
         try:
             print(f"{kind:16} {await measure(kind, jobs):8,.0f} a second", flush=True)
         except Missing as error:
-            print(f"{kind:16} {error} is missing")
+            print(f"{kind:16} {error}")
 
 
 if __name__ == "__main__":

@@ -6,39 +6,23 @@ import contextlib
 import itertools
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_PATIENCE_S = 60.0
+from tests.kit.program import PATIENCE_S, Missing, Program
+
 _POSTGRESQL = Path("/usr/lib/postgresql")  # Debian's, each version in a folder
 _numbers = itertools.count(1)
 
 
-class Missing(Exception):
-    """A server that is not installed."""
-
-
-class Server:
-    """One server process, which a test may freeze, kill and start again; its data stay."""
-
-    kind: str
-
-    def __init__(self) -> None:
-        # Not pytest's own folder: the path of a Unix socket has 107 characters at most.
-        self.folder = Path(tempfile.mkdtemp(prefix="jq-db-"))
-        self._process: subprocess.Popen[bytes] | None = None
+class Server(Program):
+    """The server of databases."""
 
     def prepare(self) -> None:
         """Make the folder of the data."""
-        raise NotImplementedError
-
-    def command(self) -> list[str]:
-        """What runs in the foreground."""
         raise NotImplementedError
 
     def sql(self, statement: str, database: str | None = None) -> str:
@@ -56,47 +40,23 @@ class Server:
 
     def start(self) -> None:
         """Start it, unless it runs, and wait until it answers."""
-        if self._process is not None and self._process.poll() is None:
+        if self.runs:
             return
-        end = time.monotonic() + _PATIENCE_S
-        self._process = self._begin()
+        end = time.monotonic() + PATIENCE_S
+        self.begin()
         while not self._answers():
             if time.monotonic() > end:
-                raise RuntimeError(f"{self.kind} did not start: {self._log.read_text()[-2000:]}")
-            if self._process.poll() is not None:  # what was killed may still hold its memory for a moment
-                self._process = self._begin()
+                raise self.failure()
+            if not self.runs:  # what was killed may still hold its memory for a moment
+                self.begin()
             time.sleep(0.05)
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "log"
-
-    def _begin(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
 
     def _answers(self) -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):
             return bool(self.sql("SELECT 1"))
         return False
 
-    def kill(self) -> None:
-        """SIGKILL to all its processes, as by the OOM killer."""
-        self._signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait(_PATIENCE_S)
-            self._process = None
-
-    def freeze(self) -> None:
-        """SIGSTOP: it neither answers nor closes its connections, as behind a broken network."""
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
         """Send a signal to the process and its children, which are not of its group with PostgreSQL."""
         if self._process is not None:
             children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
@@ -113,14 +73,13 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.remove()
 
 
 def run(command: list[str]) -> str:
     """Run a program to its end and return what it prints. Raises CalledProcessError, with what it printed as a note."""
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_PATIENCE_S).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
     except subprocess.CalledProcessError as error:
         error.add_note(f"{error.stdout}{error.stderr}")
         raise
@@ -134,7 +93,7 @@ class PostgreSQL(Server):
     def __init__(self) -> None:
         programs = sorted(_POSTGRESQL.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
         if not programs:
-            raise Missing("PostgreSQL is not installed; .ci/run installs it")
+            raise Missing("PostgreSQL")
         self._programs = programs[-1].parent
         as_root = os.geteuid() == 0
         self._as_other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if as_root else []
@@ -171,7 +130,7 @@ class MariaDB(Server):
     def __init__(self, memory: str = "64M") -> None:
         server = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if server is None:
-            raise Missing("MariaDB is not installed; .ci/run installs it")
+            raise Missing("MariaDB")
         self._server = server
         self._prefix = Path(server).parent.parent  # /usr, or below where it was unpacked
         self._memory = memory

@@ -13,39 +13,14 @@ import greenstalk
 import pytest
 from pystalk import BeanstalkClient, BeanstalkError
 
-from bench.compare.install import program
 from buckets.redis.client import Redis
 from tests.clients.test_packages import run
-from tests.kit.ports import free_port
+from tests.kit.beanstalkd import theirs
 from tests.kit.redis_server import RedisServer
-from tests.kit.waiting import until
-from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.serving import Wires, serving
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _NPM = {"fivebeans": "1", "jackd": "2"}
-
-
-@contextlib.asynccontextmanager
-async def theirs() -> AsyncIterator[int]:
-    """The port of a real beanstalkd."""
-    path, environment = program("beanstalkd")
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(path, "-l", "127.0.0.1", "-p", str(port), env=environment)
-    try:
-        await until(lambda: _listens(port))
-        yield port
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def _listens(port: int) -> bool:
-    async with Beanstalkd(port) as client:
-        try:
-            return await client.say("list-tube-used") == b"USING default"
-        except OSError:
-            return False
 
 
 @contextlib.asynccontextmanager

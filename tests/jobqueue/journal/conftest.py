@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.databases import MariaDB, Missing, PostgreSQL, Server
+from tests.kit.databases import MariaDB, PostgreSQL, Server
+from tests.kit.program import Missing
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,16 +9,11 @@ from pathlib import Path
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.jobqueue.sinks.brokers import BROKERS, Broker, Missing
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers import BROKERS, Broker, new_broker
+from tests.kit.program import Missing
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
-
-
-def new_broker(kind: str) -> Broker:
-    module, _, name = BROKERS[kind].partition(":")
-    broker: Broker = getattr(importlib.import_module(module), name)()
-    return broker
 
 
 class Running:
@@ -36,7 +30,7 @@ class Running:
             try:
                 await broker.start()
             except Missing as error:
-                pytest.skip(f"{error} is not installed; .ci/run installs it")
+                pytest.skip(str(error))
             if not is_new:
                 await broker.clear()
             yield broker

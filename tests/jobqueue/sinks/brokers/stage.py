@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 from jobqueue_client import AsyncClient
 
-from tests.jobqueue.sinks.brokers import Broker, Received
 from tests.kit import forked
+from tests.kit.brokers import Broker, Received
 from tests.kit.service import ServiceProcess
 
 PATIENCE_S = 150.0  # up to 60 s pass between two tries

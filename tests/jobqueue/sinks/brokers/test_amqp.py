@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
-from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers.rabbitmq import RabbitMq
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 

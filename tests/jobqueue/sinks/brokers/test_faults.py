@@ -16,15 +16,15 @@ import pytest
 from nats.js.api import DiscardPolicy
 
 from buckets.redis.client import Redis
-from tests.jobqueue.sinks.brokers import BROKERS
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
-from tests.jobqueue.sinks.brokers.databases import Database, MariaDB
-from tests.jobqueue.sinks.brokers.http_receiver import HttpReceiver
-from tests.jobqueue.sinks.brokers.nats_server import NatsServer
-from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
-from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.jobqueue.sinks.brokers.stomp_servers import RabbitMqStomp
+from tests.kit.brokers import BROKERS
+from tests.kit.brokers.databases import Database, MariaDB
+from tests.kit.brokers.http_receiver import HttpReceiver
+from tests.kit.brokers.nats_server import NatsServer
+from tests.kit.brokers.rabbitmq import RabbitMq
+from tests.kit.brokers.redis_streams import RedisStreams
+from tests.kit.brokers.stomp_servers import RabbitMqStomp
 from tests.kit.ports import free_port
 from tests.kit.proxy import Proxy, to
 from tests.kit.redis_server import RedisServer

@@ -11,8 +11,8 @@ import pytest
 from jobqueue_client import AsyncClient
 from standardwebhooks import Webhook
 
-from tests.jobqueue.sinks.brokers.http_receiver import HttpReceiver
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers.http_receiver import HttpReceiver
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until

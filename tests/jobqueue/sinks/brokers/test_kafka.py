@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.jobqueue.sinks.brokers.kafka import Kafka
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers.kafka import Kafka
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess

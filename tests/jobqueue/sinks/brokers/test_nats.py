@@ -10,9 +10,9 @@ import pytest
 from jobqueue_client import AsyncClient
 from nats.js.api import DiscardPolicy, StreamConfig
 
-from tests.jobqueue.sinks.brokers import Missing
-from tests.jobqueue.sinks.brokers.nats_server import NatsServer
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers.nats_server import NatsServer
+from tests.kit.program import Missing
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
@@ -24,7 +24,7 @@ async def server() -> AsyncIterator[NatsServer]:
     try:
         await server.start()
     except Missing as error:
-        pytest.skip(f"{error} is not installed; .ci/run installs it")
+        pytest.skip(str(error))
     yield server
     server.remove()
 

@@ -17,8 +17,8 @@ from buckets.redis.client import Redis
 from jobqueue.sinks import Down
 from jobqueue.sinks.redis_stream.acks import Acks
 from jobqueue.sinks.redis_stream.trimming import Trimming
-from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers.redis_streams import RedisStreams
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until

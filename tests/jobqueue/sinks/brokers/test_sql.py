@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from jobqueue_client import AsyncClient
 
-from tests.jobqueue.sinks.brokers import Missing
-from tests.jobqueue.sinks.brokers.conftest import new_broker
-from tests.jobqueue.sinks.brokers.databases import Database
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers import new_broker
+from tests.kit.brokers.databases import Database
+from tests.kit.program import Missing
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
@@ -28,7 +28,7 @@ async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     try:
         await broker.start()
     except Missing as error:
-        pytest.skip(f"{error} is not installed; .ci/run installs it")
+        pytest.skip(str(error))
     yield broker
     broker.remove()
 

@@ -14,7 +14,7 @@ import stompman
 
 from tests.jobqueue.sinks.brokers.conftest import Running, staged
 from tests.jobqueue.sinks.brokers.stage import Stage
-from tests.jobqueue.sinks.brokers.stomp_servers import ActiveMq, RabbitMqStomp
+from tests.kit.brokers.stomp_servers import ActiveMq, RabbitMqStomp
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 

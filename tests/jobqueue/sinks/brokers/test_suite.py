@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.jobqueue.sinks.brokers import BROKERS, RESTARTED
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers import BROKERS, RESTARTED
 from tests.kit.waiting import until
 
 _ID_CHARACTERS = "abcXYZ019_-:.@/+=~"

@@ -9,8 +9,8 @@ import pytest
 from jobqueue_client import AsyncClient
 
 from buckets.redis.client import Redis
-from tests.jobqueue.sinks.brokers.redis_streams import RedisStreams
 from tests.jobqueue.sinks.brokers.stage import Stage
+from tests.kit.brokers.redis_streams import RedisStreams
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
-from tests.jobqueue.sinks.brokers import Broker, Received
+from tests.kit.brokers import Broker, Received
 
 
 class Kafka(Broker):
@@ -37,7 +37,7 @@ class Kafka(Broker):
     def command(self) -> list[str]:
         if self._address:
             return ["sleep", "infinity"]
-        return [sys.executable, "-m", "tests.jobqueue.sinks.brokers.kafka", str(self._file)]
+        return [sys.executable, "-m", "tests.kit.brokers.kafka", str(self._file)]
 
     async def answers(self) -> bool:
         return bool(self._address) or self._file.exists()

@@ -12,9 +12,10 @@ from typing import Any
 import aio_pika
 import stompman
 
-from tests.jobqueue.sinks.brokers import Broker, Missing, Received
-from tests.jobqueue.sinks.brokers.rabbitmq import RabbitMq
+from tests.kit.brokers import Broker, Received
+from tests.kit.brokers.rabbitmq import RabbitMq
 from tests.kit.ports import free_port
+from tests.kit.program import Missing
 
 
 class RabbitMqStomp(RabbitMq):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sqlite3
 from typing import Any
 
@@ -13,8 +12,8 @@ from sqlalchemy import text
 from jobqueue.journal.database import engine_of
 from jobqueue.journal.url import address
 from jobqueue.sinks.sql.inbox import inbox
-from tests.jobqueue.sinks.brokers import Broker, Missing, Received
 from tests.kit import databases
+from tests.kit.brokers import Broker, Received
 
 
 class Database(Broker):
@@ -65,16 +64,13 @@ class _Served(Database):
         return True
 
     async def start(self) -> None:
-        try:
-            if not hasattr(self, "server"):
-                self.server = await asyncio.to_thread(self.new_server)
-                await asyncio.to_thread(self.server.prepare)
-                await asyncio.to_thread(self.server.start)
-                self.url = await asyncio.to_thread(self.server.new_database)
-            else:
-                await asyncio.to_thread(self.server.start)
-        except databases.Missing as error:
-            raise Missing(str(error)) from None
+        if not hasattr(self, "server"):
+            self.server = await asyncio.to_thread(self.new_server)
+            await asyncio.to_thread(self.server.prepare)
+            await asyncio.to_thread(self.server.start)
+            self.url = await asyncio.to_thread(self.server.new_database)
+        else:
+            await asyncio.to_thread(self.server.start)
 
     def new_server(self) -> databases.Server:
         raise NotImplementedError
@@ -91,7 +87,7 @@ class _Served(Database):
     def remove(self) -> None:
         super().remove()
         if hasattr(self, "server"):
-            shutil.rmtree(self.server.folder, ignore_errors=True)
+            self.server.remove()
 
     def freeze(self) -> None:
         self.server.freeze()

@@ -9,8 +9,9 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from tests.jobqueue.sinks.brokers import Broker, Missing, Received
+from tests.kit.brokers import Broker, Received
 from tests.kit.ports import free_port
+from tests.kit.program import Missing
 
 
 async def _silent(error: Exception) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import aio_pika
 import aiormq.exceptions
 
-from tests.jobqueue.sinks.brokers import Broker, Missing, Received
+from tests.kit.brokers import Broker, Received
 from tests.kit.ports import free_ports
+from tests.kit.program import Missing
 
 
 class RabbitMq(Broker):

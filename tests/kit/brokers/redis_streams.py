@@ -6,7 +6,7 @@ from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
-from tests.jobqueue.sinks.brokers import Broker, Received
+from tests.kit.brokers import Broker, Received
 from tests.kit.ports import free_port
 from tests.kit.redis_server import binary
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.jobqueue.sinks.brokers import Broker, Received
+from tests.kit.brokers import Broker, Received
 from tests.kit.ports import free_port
 
 _MOST = 1 << 20
@@ -24,7 +24,7 @@ class HttpReceiver(Broker):
         self._file = self.folder / "received"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.jobqueue.sinks.brokers.http_receiver", str(self.port), str(self._file)]
+        return [sys.executable, "-m", "tests.kit.brokers.http_receiver", str(self.port), str(self._file)]
 
     async def answers(self) -> bool:
         try:
