@@ -1,8 +1,8 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads the environment, except that `workers.notify` takes what the service manager puts there, and it
-and `secret_values` alone read files. `jobqueue healthcheck` has no time to load it, and reads a few settings by the
-same rules. conf/jobqueue.toml lists every setting with its default.
+Only this module reads the environment, except that `workers.notify` takes what the service manager puts there, and
+`secret_values` what files name as `${NAME}`; these two alone read files. `jobqueue healthcheck` has no time
+to load it, and reads a few settings by the same rules. conf/jobqueue.toml lists every setting with its default.
 """
 
 from __future__ import annotations
@@ -155,6 +155,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return names + self.protocols.need_restart(later.protocols)
 
 
+class File(NamedTuple):
+    """What a file has, unchecked."""
+
+    path: str
+    values: dict[str, Any]
+
+
 Sources = dict[str, str]
 """Where settings came from, by name: `file`, `environment` or `flag`. Those that are not in it have their defaults."""
 
@@ -221,14 +228,17 @@ _NOT_SETTINGS = {
 
 
 def load(
-    flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
+    flags: Mapping[str, Any] | None = None, file: str | File | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings from all sources. Raises SettingsError with a sentence that names the setting and its source."""
+    """The settings from all sources. Raises SettingsError with a sentence that names the setting and its source.
+
+    `file`: its path, or what was read of it; None: the file that JOBQUEUE_CONFIG names.
+    """
     return load_with_sources(flags, file, environment).settings
 
 
 def load_with_sources(
-    flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
+    flags: Mapping[str, Any] | None = None, file: str | File | None = None, environment: Mapping[str, str] | None = None
 ) -> Loaded:
     """As `load`. What a file of a secret holds came from where that file was named."""
     values: dict[str, Any] = {}
@@ -259,12 +269,15 @@ def load_of_console(
 
 
 def _given(
-    flags: Mapping[str, Any] | None, file: str | None, environment: Mapping[str, str] | None
+    flags: Mapping[str, Any] | None, file: str | File | None, environment: Mapping[str, str] | None
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """What each source has, with its kind and its name in a sentence; later ones override earlier ones."""
     environment = os.environ if environment is None else environment
-    path = file_of(file, environment)
-    yield "file", f"the file {path}", read(path) if path else {}
+    if not isinstance(file, File):
+        path = file_of(file, environment)
+        file = read(path) if path else None
+    if file:
+        yield "file", f"the file {file.path}", file.values
     yield "environment", _ENVIRONMENT, dict(_from_environment(environment))
     yield "flag", "the flags", {name: value for name, value in (flags or {}).items() if value is not None}
 
@@ -412,10 +425,10 @@ def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path 
     return Path(path) if path else None
 
 
-def read(path: str) -> dict[str, Any]:
-    """What a file has, unchecked. Raises SettingsError."""
+def read(path: str) -> File:
+    """Read a file. Raises SettingsError."""
     try:
-        return tomllib.loads(Path(path).read_text())
+        return File(path, tomllib.loads(Path(path).read_text()))
     except OSError as error:
         raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

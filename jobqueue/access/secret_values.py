@@ -1,18 +1,24 @@
 """Secrets among the settings: read from files, and left out wherever settings are shown.
 
 A secret may be given as it is or by the name of a file that holds it, so that it stands in no environment and on no
-command line. The file's setting has the secret's name and `_file`.
+command line. The file's setting has the secret's name and `_file`. The files that
+say which services are asked name it `${NAME}`.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from jobqueue.errors import SettingsError
 
 _MOST_BYTES = 65_536
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def read_secret(path: str, setting: str) -> str:
@@ -32,6 +38,35 @@ def read_secret(path: str, setting: str) -> str:
     if len(data) > _MOST_BYTES or not text.isprintable():
         raise SettingsError(f"{place} must hold one line, and nothing else")
     return text
+
+
+def filled(value: Any, place: str, environment: Mapping[str, str] | None = None) -> Any:
+    """A value of a file, with what `${NAME}` stands for in its texts: the variable NAME, or the line in the file that
+    NAME_FILE names. Raises SettingsError, which names the place, for a variable that is empty.
+
+    `place`: the file, and whose value this is, as a sentence begins. `environment`: None for that of this process.
+    """
+    if isinstance(value, dict):
+        return {name: filled(each, f"{place}: {name}", environment) for name, each in value.items()}
+    if isinstance(value, list):
+        return [filled(each, place, environment) for each in value]
+    if not isinstance(value, str):
+        return value
+    is_url = "://" in value  # there a value must not end its part of the URL
+
+    def variable(match: re.Match[str]) -> str:
+        text = _variable(match[1], place, os.environ if environment is None else environment)
+        return quote(text, safe="") if is_url else text
+
+    return _VARIABLE.sub(variable, value)
+
+
+def _variable(name: str, place: str, environment: Mapping[str, str]) -> str:
+    if file := environment.get(f"{name}_FILE"):
+        return read_secret(file, f"{name}_FILE")
+    if text := environment.get(name):
+        return text
+    raise SettingsError(f"{place}: ${{{name}}} is empty: set {name} or {name}_FILE in the environment")
 
 
 def is_open_to_all(path: str) -> bool:

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from jobqueue import settings
+from jobqueue.access.secret_values import filled
 from jobqueue.cli.healthcheck import LOOPBACK, Place
 from jobqueue.errors import SettingsError
 from jobqueue.schema.mistakes import hint
@@ -90,13 +91,14 @@ def asked(given: dict[str, Any]) -> tuple[str, AccessFields]:
 
 def _configured(config: str | None, files: AccessFields) -> tuple[str, AccessFields]:
     """As `asked`, by a file, or by the file that JOBQUEUE_CONFIG names."""
-    if settings.file_of(config) is None:
+    file = opened(config)
+    if file is None:
         return DEFAULT_URL, files
-    found = profile(config, files)
+    found = profile(file, files)
     if found is not None:
         return found
     try:
-        chosen = settings.load({}, config)
+        chosen = settings.load({}, file)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
     url = url_of(chosen)
@@ -105,28 +107,35 @@ def _configured(config: str | None, files: AccessFields) -> tuple[str, AccessFie
     return url, files
 
 
-def profile(config: str | None, files: AccessFields) -> tuple[str, AccessFields] | None:
-    """The URL that a file names, and what its service is shown: what the options say, else the file; None for a file of
-    settings, and without a file. Raises UsageError.
+def opened(config: str | None) -> settings.File | None:
+    """What a file has, or the file that JOBQUEUE_CONFIG names; None without a file. Raises UsageError.
 
-    `config`: None for the file that JOBQUEUE_CONFIG names.
+    Whoever asks for a profile and then for settings hands on what was read: a pipe can be read once.
     """
     path = settings.file_of(config)
-    if path is None:
-        return None
     try:
-        values = settings.read(path)
+        return settings.read(path) if path else None
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
-    if "url" not in values:
+
+
+def profile(file: settings.File | None, files: AccessFields) -> tuple[str, AccessFields] | None:
+    """The URL that a file names, and what its service is shown: what the options say, else the file; None for a file of
+    settings, and without a file. Raises UsageError."""
+    if file is None or "url" not in file.values:
         return None
     known = {"url", *_FILES}
+    others = [name for name in file.values if name not in known]
+    if others and "sinks" not in others:  # the file of `deliver` has more
+        place = f"{file.path}: {others[0]} is unknown beside url{hint(others[0], known)}"
+        raise click.UsageError(f"{place}; known are {', '.join(sorted(known))}")
+    try:
+        values = filled({name: value for name, value in file.values.items() if name in known}, file.path)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
     for name, value in values.items():
-        if name not in known and "sinks" not in values:  # the file of `deliver` has more
-            meant = hint(name, known)
-            raise click.UsageError(f"{path}: {name} is unknown beside url{meant}; known are {', '.join(sorted(known))}")
-        if name in known and not isinstance(value, str):
-            raise click.UsageError(f"{path}: {name} must be text")
+        if not isinstance(value, str):
+            raise click.UsageError(f"{file.path}: {name} must be text")
     merged: AccessFields = {
         "token_file": files.get("token_file") or values.get("token_file"),
         "ca_file": files.get("ca_file") or values.get("ca_file"),

@@ -196,8 +196,8 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
     from jobqueue.cli.check.check import check  # noqa: PLC0415 - as above
     from jobqueue.cli.check.service import check_running  # noqa: PLC0415
 
-    url, files = _place(ctx, url, config, flags)
-    sys.exit(0 if _report(check_running(url, files) if url else check(flags, config, files)) else 1)
+    url, file, files = _place(ctx, url, config, flags)
+    sys.exit(0 if _report(check_running(url, files) if url else check(flags, file, files)) else 1)
 
 
 @main.command("doctor", short_help="Check, and write a bundle for a report of a bug")
@@ -216,9 +216,9 @@ def doctor_command(
     from jobqueue.cli.check.bundle import Bundle  # noqa: PLC0415 - as above
     from jobqueue.cli.check.doctor import Patient, examine  # noqa: PLC0415
 
-    url, files = _place(ctx, url, config, flags)
+    url, file, files = _place(ctx, url, config, flags)
     collected = Bundle() if bundle else None
-    passed = _report(examine(Patient(url, flags, config, files), collected))
+    passed = _report(examine(Patient(url, flags, file, files), collected))
     if bundle and collected:
         try:
             collected.write(bundle)
@@ -230,18 +230,20 @@ def doctor_command(
 
 def _place(
     ctx: click.Context, url: str | None, config: str | None, flags: dict[str, Any]
-) -> tuple[str | None, AccessFields]:
-    """The URL of the service to look at, and what it is shown; no URL where other options, which override JOBQUEUE_URL,
-    say what is to be looked at. Raises UsageError."""
+) -> tuple[str | None, settings.File | None, AccessFields]:
+    """The URL of the service to look at, the file of settings, and what the service is shown; no URL where other
+    options, which override JOBQUEUE_URL, say what is to be looked at. Raises UsageError."""
     files = access.taken(flags)
     others = any(flag is not None for flag in flags.values())
     if url and (config or others):
         if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--url checks a running service, the other options one that is to be started")
         url = None
-    if url or others:
-        return url, files
-    return access.profile(config, files) or (None, files)
+    if url:
+        return url, None, files
+    file = access.opened(config)
+    url, files = (None if others else access.profile(file, files)) or (None, files)
+    return url, file, files
 
 
 def _report(findings: Findings) -> bool:

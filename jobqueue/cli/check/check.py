@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _ANSWER_S = 5.0  # for the embedded Redis
 
 
-async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields | None = None) -> Findings:
+async def check(flags: Mapping[str, Any], file: settings.File | None, files: AccessFields | None = None) -> Findings:
     """All findings, one after the other. `files`: what to show the service, if it runs."""
     for finding in check_packages():
         yield finding

@@ -35,7 +35,7 @@ class Patient(NamedTuple):
 
     url: str | None
     flags: Mapping[str, Any]
-    config: str | None
+    file: settings.File | None
     files: AccessFields
 
 
@@ -59,7 +59,7 @@ async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: 
     if patient.url:
         found = check_running(patient.url, patient.files)
     else:
-        found = check(patient.flags, patient.config, patient.files)
+        found = check(patient.flags, patient.file, patient.files)
     is_service = True
     async for finding in found:
         is_service = is_service and NO_SERVICE not in finding.sentence
@@ -81,7 +81,7 @@ async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: 
 def _settings(patient: Patient) -> settings.Settings | None:
     """The settings, if they are valid."""
     try:
-        return settings.load(patient.flags, patient.config)
+        return settings.load(patient.flags, patient.file)
     except SettingsError:
         return None
 

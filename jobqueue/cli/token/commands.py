@@ -87,11 +87,12 @@ def _answers(url: str | None, where: dict[str, Any], *wishes: dict[str, Any]) ->
     others = any(value is not None for value in where.values())
     if url is not None and (config or others):
         raise click.UsageError("--url asks a running service, the other options name a Redis")
-    if url is None and not others:
-        url, files = access.profile(config, files) or (None, files)
+    file = access.opened(config) if url is None else None
+    if not others:
+        url, files = access.profile(file, files) or (url, files)
     try:
         ask_all = (
-            asking.of_service(url, access.shown(url, files)) if url else asking.of_redis(settings.load(where, config))
+            asking.of_service(url, access.shown(url, files)) if url else asking.of_redis(settings.load(where, file))
         )
     except SettingsError as error:
         raise click.ClickException(str(error)) from None

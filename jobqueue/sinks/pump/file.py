@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
-from jobqueue.access.secret_values import read_secret
+from jobqueue.access.secret_values import filled
 from jobqueue.errors import SettingsError, missing_library
 from jobqueue.schema import fields
 from jobqueue.schema.mistakes import hint
+from jobqueue.settings import read
 from jobqueue.sinks import KINDS, OUR_HEADERS, Common, Template
 
 MOST_SINKS = 50
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _AT = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
@@ -52,7 +49,7 @@ class File(Struct, frozen=True):
 
 def load(path: str, environment: Mapping[str, str] | None = None) -> File:
     """Read a file. Raises SettingsError, which names the file, the sink, the setting, and what is allowed."""
-    given = _filled(_read(path), os.environ if environment is None else environment, path)
+    given = filled(read(path).values, path, environment)
     service = _checked(given, Service, path, "")
     if not 1 <= len(service.sinks) <= MOST_SINKS:
         raise SettingsError(f"{path}: it must have 1 to {MOST_SINKS} tables [sinks.NAME]")
@@ -64,40 +61,6 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> File:
 def kind_of(settings: Common) -> Any:
     """The module of a sink's kind."""
     return importlib.import_module(KINDS[settings.kind].module)
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text())
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not TOML: {error}") from None
-
-
-def _filled(value: Any, environment: Mapping[str, str], place: str) -> Any:
-    """The same with what `${NAME}` stands for in its texts."""
-    if isinstance(value, dict):
-        return {name: _filled(each, environment, f"{place}: {name}") for name, each in value.items()}
-    if isinstance(value, list):
-        return [_filled(each, environment, place) for each in value]
-    if not isinstance(value, str):
-        return value
-    is_url = "://" in value  # there a value must not end its part of the URL
-
-    def filled(match: re.Match[str]) -> str:
-        text = _variable(match[1], environment, place)
-        return quote(text, safe="") if is_url else text
-
-    return _VARIABLE.sub(filled, value)
-
-
-def _variable(name: str, environment: Mapping[str, str], place: str) -> str:
-    if file := environment.get(f"{name}_FILE"):
-        return read_secret(file, f"{name}_FILE")
-    if text := environment.get(name):
-        return text
-    raise SettingsError(f"{place}: ${{{name}}} is empty: set {name} or {name}_FILE in the environment")
 
 
 def _sink(path: str, name: str, table: dict[str, Any]) -> Common:

@@ -54,6 +54,10 @@ async def test_a_file_that_names_a_service_is_refused_with_what_is_wrong(tmp_pat
         ('url = "http://h"\ntokenfile = "x"', "tokenfile is unknown beside url; did you mean token_file?"),
         ("url = 1", "url must be text"),
         ("url =", "is not TOML"),
+        (
+            'url = "https://${SHOP_HOST}:8000"',
+            "wrong.toml: url: ${SHOP_HOST} is empty: set SHOP_HOST or SHOP_HOST_FILE",
+        ),
         ("prot = 1", "the file"),
         ("port = 0", "use --url"),
     ):
@@ -67,6 +71,31 @@ async def test_the_settings_of_a_service_say_where_it_listens(tmp_path: Path) ->
         file = tmp_path / "jobqueue.toml"
         file.write_text(f"port = {server.url.rpartition(':')[2]}\n")
         assert (await Shell(URL).run("stats", "--config", str(file))).code == 0
+
+
+async def test_a_file_that_names_a_service_is_filled_from_the_environment(file: str, tmp_path: Path) -> None:
+    profile = tmp_path / "sinks.toml"
+    profile.write_text(
+        'url = "http://${SHOP_HOST}:${SHOP_PORT}"\ntoken_file = "${SHOP_FOLDER}/token"\n'
+        '[sinks.a]\nurl = "amqp://${ONLY_DELIVER_NEEDS_IT}@h"\n'
+    )
+    with Guarded(accepts(TOKEN)).serving() as server:
+        (tmp_path / "port").write_text(f"{server.url.rpartition(':')[2]}\n")
+        shell = Shell(
+            URL, SHOP_HOST="127.0.0.1", SHOP_PORT_FILE=str(tmp_path / "port"), SHOP_FOLDER=str(Path(file).parent)
+        )
+        ran = await shell.run("stats", "--config", str(profile))
+        assert (ran.code, server.shown) == (0, [f"Bearer {TOKEN}"]), ran
+
+
+async def test_a_file_may_be_a_pipe_which_can_be_read_once() -> None:
+    with Guarded(lambda authorization, asked: DONE).serving() as server:
+        text = f"port = {server.url.rpartition(':')[2]}"
+        ran = await Shell(URL).script(f"echo '{text}' | jobqueue stats --config /dev/stdin")
+        assert (ran.code, len(server.seen)) == (0, 1), ran
+    for command in ("check", "doctor"):
+        ran = await Shell(URL).script(f"echo 'port = 1' | jobqueue {command} --config /dev/stdin")
+        assert "settings: port set" in ran.out and f"none is listening at {URL}" in ran.out, ran
 
 
 async def test_no_flag_takes_a_token() -> None:
