@@ -21,6 +21,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.health.events import check_events
 from jobqueue.health.findings import Finding, Findings
 from jobqueue.redis_server.fitness import judge
+from jobqueue.redis_server.rights import judge_rights
 from jobqueue.settings import Settings
 
 _CLOCK_S = 1.0  # apart, from which on clocks count as different
@@ -37,7 +38,7 @@ async def check_redis(redis: Redis, chosen: Settings) -> Findings:
 
 
 async def _judged(redis: Redis, chosen: Settings) -> Findings:
-    """Whether it can carry the queue, and how each of its servers keeps the data."""
+    """Whether it can carry the queue, how each of its servers keeps the data, and what its user may not do."""
     servers = await redis.servers()
     for server in servers:
         subject = "redis" if len(servers) == 1 else f"redis {server.name}"
@@ -50,6 +51,11 @@ async def _judged(redis: Redis, chosen: Settings) -> Findings:
                 yield Finding("warn", subject, warning)
         except Unfit as error:
             yield Finding("bad", subject, error.message)
+    try:
+        for warning in await judge_rights(redis, chosen.namespace):
+            yield Finding("warn", "redis", warning)
+    except Unfit as error:
+        yield Finding("bad", "redis", error.message)
 
 
 def _described(info: Mapping[str, str]) -> str:

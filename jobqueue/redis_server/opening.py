@@ -16,6 +16,7 @@ from buckets.errors import Unavailable, Unfit
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import judge, redis_at, unusable
+from jobqueue.redis_server.rights import judge_rights
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()
@@ -65,6 +66,7 @@ async def _judge(url: str, settings: Settings) -> None:
     redis = redis_at(url, settings.redis_timeout_s)
     try:
         warnings = {server.name: await judge(server, settings) for server in await redis.servers()}
+        rights = await judge_rights(redis, settings.namespace)
     except Unavailable as error:
         raise Unfit(unusable(url, redis.trouble or error.message)) from None
     finally:
@@ -72,3 +74,5 @@ async def _judge(url: str, settings: Settings) -> None:
     for server, sentences in warnings.items():
         for warning in sentences:
             log.warning("redis.judged", server=server, warning=warning)
+    for warning in rights:
+        log.warning("redis.judged", warning=warning)

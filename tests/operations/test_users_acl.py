@@ -134,7 +134,7 @@ async def all_of_it(url: str, *dialects: type[Driver]) -> None:
         assert "ok   events: on; entries" in checked.out
         switched = await Shell(wires.service.url).run("journal", "off", "--redis", url)
         assert switched.code == 0, switched
-        assert "does not show" not in checked.out and "does not say" not in checked.out
+        assert not [words for words in ("does not show", "does not say", "may not run") if words in checked.out]
     said |= await commands_of_tokens(url)
     assert said == params.BY_NAME.keys()
 

@@ -15,6 +15,7 @@ import pytest
 from buckets.errors import Unavailable, Unfit
 from buckets.redis.client import Redis
 from jobqueue.redis_server.fitness import judge, redis_at, refuse_old
+from jobqueue.redis_server.rights import judge_rights
 from jobqueue.settings import Settings
 from tests.buckets.durability.replicas import chain, in_step
 
@@ -112,6 +113,36 @@ async def test_where_config_is_forbidden_a_missing_file_is_still_seen(serve: Ser
     await redis.read("ACL", "SETUSER", "default", "-config")
     (warning,) = await judge(redis, Settings())
     assert "keeps no append-only file and does not say whether it takes snapshots" in warning
+
+
+async def test_rights_are_judged_by_what_the_user_may_run(serve: Serve, subtests: pytest.Subtests) -> None:
+    redis = await serve()
+    assert await judge_rights(redis, "jq") == []
+    for rule, words in {
+        "-zadd": "the Redis user may not run ZADD, and no job moves without",
+        "-time": "may not run TIME",
+        "-evalsha": "lets its user run no script: NOPERM .* 'evalsha' command",
+        "resetkeys": "lets its user run no script: NOPERM",
+        "resetchannels": "may not run SPUBLISH",
+    }.items():
+        with subtests.test(rule=rule):
+            await redis.read("ACL", "SETUSER", "default", rule)
+            with pytest.raises(Unfit, match=words):
+                await judge_rights(redis, "jq")
+            await redis.read("ACL", "SETUSER", "default", "+@all", "allkeys", "allchannels")
+    await redis.read("ACL", "SETUSER", "default", "-hlen", "-dump", "-memory")
+    assert await judge_rights(redis, "jq") == [
+        "The Redis user may not run DUMP, HLEN: what needs them fails; deploy/redis/users.acl has a user that may."
+    ]
+    await redis.read("ACL", "SETUSER", "default", "+@all", "-@stream")
+    (warning,) = await judge_rights(redis, "jq")
+    assert warning.startswith("The Redis user may not run XACK, XADD,")
+
+
+async def test_rights_ask_for_no_right_but_those_of_the_file(serve: Serve) -> None:
+    redis = await serve()
+    await redis.read("ACL", "SETUSER", "default", "-acl", "-command")
+    assert await judge_rights(redis, "jq") == []
 
 
 REPLICATED = Settings(durability="replicated", replicas=2)

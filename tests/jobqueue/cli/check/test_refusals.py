@@ -212,6 +212,7 @@ FAULTS: Mapping[str, tuple[Fault, str]] = {
     "another version": (with_first(("HSET", "{jq:0}:meta", "format", "99", "hash", "crc32")), "another version"),
     "key of another program": (with_first(("SET", "{jq:0}:meta", "x")), "is not a hash: another program wrote it"),
     "no subscription": (with_first(("ACL", "SETUSER", "default", "-ssubscribe")), "Redis accepts no subscription"),
+    "no command": (with_first(("ACL", "SETUSER", "default", "-zadd")), "the Redis user may not run ZADD, and no job"),
     "limit over shards": (limit_over_shards, "topics.t.concurrency needs a namespace of one shard"),
 }
 
