@@ -31,6 +31,7 @@ from buckets.shards import Shards
 log = logging.getLogger(__name__)
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is tried again
+_STANDS_S = 2.0  # for so long, and its outage is over: on a read-only replica it is lost again and again
 
 
 def _ignore(*_: object) -> None:
@@ -65,6 +66,7 @@ class Notifier:
         self._free = [asyncio.Event() for _ in shards.keys]
         self._subscribed: set[int] = set()
         self._outages = [Outage(log, "bell.lost", "bell.found") for _ in shards.keys]
+        self._ends: dict[int, asyncio.TimerHandle] = {}  # of outages that are over soon, by shard
         self.connected = asyncio.Event()
         """Set while all subscriptions stand."""
 
@@ -107,7 +109,9 @@ class Notifier:
 
     def _connect(self, shard: int) -> None:
         self._subscribed.add(shard)
-        self._outages[shard].end(shard=shard)
+        if self._outages[shard].is_on:
+            end = partial(self._outages[shard].end, shard=shard)
+            self._ends[shard] = asyncio.get_running_loop().call_later(_STANDS_S, end)
         if len(self._subscribed) == len(self._free):
             self.connected.set()
         self._free[shard].set()
@@ -119,6 +123,8 @@ class Notifier:
 
     def _disconnect(self, shard: int) -> None:
         self._subscribed.discard(shard)
+        if end := self._ends.pop(shard, None):
+            end.cancel()
         self.connected.clear()
         for listener in self._listeners:
             listener.lost(shard)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 
 import pytest
 
+from buckets.errors import JobQueueError
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.waiting.notifier import Notifier
+from buckets.waiting.notifier import Listener, Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
 from tests.buckets.waiting.parked import caught_up, waiting_on
@@ -54,11 +56,44 @@ async def test_a_subscription_that_went_deaf_without_being_closed_is_renewed_and
         proxy.mute_all()
         await add(pool, "a", delay_ms=60_000)
         await until(alarm.is_set)
-        lost, found = (next(r for r in caplog.records if r.message == name) for name in ("bell.lost", "bell.found"))
-        assert "it was deaf" in getattr(lost, "error", "") and found
+        lost = next(record for record in caplog.records if record.message == "bell.lost")
+        assert "it was deaf" in getattr(lost, "error", "")
+        await until(lambda: "bell.found" in caplog.messages)
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
         await redis.close()
+    await direct.close()
+
+
+async def test_a_read_only_replica_is_one_outage_however_often_the_subscription_is_lost(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write that it refuses leads to another connection, in case another server is the master by now."""
+
+    def told() -> list[str]:
+        return [message for message in caplog.messages if message.startswith("bell.")]
+
+    caplog.set_level("INFO")
+    monkeypatch.setattr("buckets.waiting.notifier._STANDS_S", 600.0)
+    direct, redis = Redis(own_server.url), Redis(own_server.url, timeout_s=1.0)
+    pool = await Pool.open(redis, "one", buckets=1)
+    notifier = Notifier(pool)
+    lost: list[int] = []
+    notifier.register(Listener(lost=lost.append))
+    listening = asyncio.create_task(notifier.run())
+    await until(notifier.connected.is_set)
+    await direct.read("REPLICAOF", "127.0.0.1", "1")
+    while len(lost) < 3:
+        with contextlib.suppress(JobQueueError):
+            await add(pool, "a")
+    assert told() == ["bell.lost"]
+    await direct.read("REPLICAOF", "NO", "ONE")
+    monkeypatch.setattr("buckets.waiting.notifier._STANDS_S", 0.0)
+    await direct.read("CLIENT", "KILL", "TYPE", "pubsub")
+    await until(lambda: told()[:2] == ["bell.lost", "bell.found"])
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    await redis.close()
     await direct.close()
 
 
