@@ -350,7 +350,8 @@ async def _described(jobs: Sequence[Job], *, with_body: bool) -> list[Answer]:
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
     """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
-    particular order. A page with a `cursor` may be empty."""
+    particular order. A worker that ended without hanging up counts for up to 90 s: `workers` says when each was last
+    seen. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command, handover.within)
     return success(topics=[listed(*view) for view in found], cursor=cursor)
 
