@@ -61,7 +61,7 @@ def read_losses(connection: Connection, source: str, now_us: int) -> Losses:
 
 
 def _mended(connection: Connection, source: str) -> int:
-    """When the last `restore --all` began that came to its end, in us; 0: none did."""
+    """When the last `restore --all` began that came to its end, in us by the clock of Redis; 0: none did."""
     from sqlalchemy import select  # noqa: PLC0415
 
     from jobqueue.journal.tables import restore  # noqa: PLC0415

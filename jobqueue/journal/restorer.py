@@ -37,7 +37,7 @@ class Restorer:
             row = (await reading.jobs([job_id])).get(job_id)
             if row is None or not reaches(within, row.topic):
                 raise NotFound
-            run, sums = await Run.begin(reading, Choice(ids=(job_id,)), "ended"), Sums()
+            run, sums = await Run.begin(reading, self._pool, Choice(ids=(job_id,)), "ended"), Sums()
             await ended.carry_out(reading, self._pool, [job_id], run, sums)
             return _came_back(sums)
 
@@ -57,7 +57,7 @@ class Restorer:
         from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
 
         await beginning.check(reading, choice)
-        run = await Run.begin(reading, choice)
+        run = await Run.begin(reading, self._pool, choice)
         return await Restore(reading, Restoring(self._pool, run.actor), choice, run).carry_out()
 
     @asynccontextmanager

@@ -175,12 +175,12 @@ def _mode(given: Mapping[str, Any]) -> str:
 async def _chosen(work: _Work) -> Sums:
     choice = _choice(work.given)
     await beginning.check(work.reading, choice)
-    run = None if work.given["dry"] else await Run.begin(work.reading, choice)
+    run = None if work.given["dry"] else await Run.begin(work.reading, work.pool, choice)
     return await _run(work, choice, run).carry_out(None, work.sums)
 
 
 async def _resumed(work: _Work) -> Sums:
-    run, found = await Run.last(work.reading)
+    run, found = await Run.last(work.reading, work.pool)
     await beginning.check(work.reading, found.choice)
     work.sums = found.sums
     return await _run(work, found.choice, run).carry_out(found.cursor, work.sums)
@@ -194,7 +194,7 @@ def _run(work: _Work, choice: Choice, run: Run | None) -> Restore:
 
 
 async def _forgotten(work: _Work) -> Sums:
-    run = await Run.begin(work.reading, Choice(), "forgotten") if work.given["applies"] else None
+    run = await Run.begin(work.reading, work.pool, Choice(), "forgotten") if work.given["applies"] else None
     work.number = run.number if run else None
     actor, stale = run.actor if run else "", work.given["stale"]
     healing = Forgotten(work.reading, work.pool, actor, stale=stale, report=work.report)
@@ -208,7 +208,7 @@ async def _forgotten(work: _Work) -> Sums:
 async def _ended(work: _Work) -> Sums:
     """Jobs that ended, as new ones; of the others those that Redis has lost, as they were."""
     choice = _choice(work.given)
-    run = None if work.given["dry"] else await Run.begin(work.reading, choice, "ended")
+    run = None if work.given["dry"] else await Run.begin(work.reading, work.pool, choice, "ended")
     work.number = run.number if run else None
     stale, rate = work.given["stale"], work.given["rate"]
     await ended.carry_out(
@@ -218,7 +218,7 @@ async def _ended(work: _Work) -> Sums:
 
 
 async def _tokens(work: _Work) -> Sums:
-    run = None if work.given["dry"] else await Run.begin(work.reading, Choice(), "tokens")
+    run = None if work.given["dry"] else await Run.begin(work.reading, work.pool, Choice(), "tokens")
     work.number = run.number if run else None
     await tokens.bring_back(work.reading, work.pool, run, work.sums, stale=work.given["stale"])
     return work.sums

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Executable, insert, select, update
 
 from buckets.pages import chunks
+from buckets.shards import Shards
 from jobqueue.journal import tables
 from jobqueue.journal.restoring.choice import Choice, NotBegun, Sums
 from jobqueue.journal.restoring.listing import Cursor
@@ -28,10 +28,10 @@ class Found(NamedTuple):
 
 
 class Run:
-    """A run that is kept in the journal."""
+    """A run that is kept in the journal. Its times are those of Redis, as the times of what it lost are."""
 
-    def __init__(self, reading: Reading, number: int) -> None:
-        self._reading = reading
+    def __init__(self, reading: Reading, shards: Shards, number: int) -> None:
+        self._reading, self._shards = reading, shards
         self._noted: Counter[str] = Counter()  # ids that are kept, by count
         self.number = number
 
@@ -41,14 +41,15 @@ class Run:
         return f"restore:{self.number}"
 
     @classmethod
-    async def begin(cls, reading: Reading, choice: Choice, kind: str = "restore") -> Self:
+    async def begin(cls, reading: Reading, shards: Shards, choice: Choice, kind: str = "restore") -> Self:
+        """Keep that a run begins. Raises Stopped, Unavailable."""
         options = json.dumps({"kind": kind, **choice.stored()})
-        begun = {"source": reading.source, "begun": time.time_ns() // 1000, "options": options}
+        begun = {"source": reading.source, "begun": await shards.now_us(), "options": options}
         result = await reading.run(insert(tables.restore).values(**begun, cursor="null", sums="{}"))
-        return cls(reading, int(result.inserted_primary_key[0]))
+        return cls(reading, shards, int(result.inserted_primary_key[0]))
 
     @classmethod
-    async def last(cls, reading: Reading) -> tuple[Self, Found]:
+    async def last(cls, reading: Reading, shards: Shards) -> tuple[Self, Found]:
         """The last run of the source. Raises NotBegun where there is none to go on with."""
         newest = (
             select(_RUN.number, _RUN.ended, _RUN.options, _RUN.cursor, _RUN.sums)
@@ -63,7 +64,7 @@ class Run:
         kept: dict[str, Any] = json.loads(options)
         if kept.pop("kind") != "restore":
             raise NotBegun("the last run cannot be resumed; repeat it")
-        run = cls(reading, number)
+        run = cls(reading, shards, number)
         named = await run._named()
         return run, Found(Choice.read(kept), json.loads(cursor), Sums(Counter(json.loads(sums)), named))
 
@@ -81,8 +82,8 @@ class Run:
         await self._write(sums, cursor=json.dumps(cursor))
 
     async def end(self, sums: Sums) -> None:
-        """Keep that it has ended."""
-        await self._write(sums, ended=time.time_ns() // 1000)
+        """Keep that it has ended. Raises Stopped, Unavailable."""
+        await self._write(sums, ended=await self._shards.now_us())
 
     async def _write(self, sums: Sums, **values: Any) -> None:
         counts = json.dumps(sums.counts)

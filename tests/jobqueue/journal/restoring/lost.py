@@ -91,7 +91,7 @@ class World:
     async def restore(self, *, dry: bool = False, cursor: Any = None, **choice: Any) -> Sums:
         """A run, by itself in this process."""
         chosen = Choice(**choice)
-        run = None if dry else await Run.begin(self.reading, chosen)
+        run = None if dry else await Run.begin(self.reading, self.pool, chosen)
         restoring = Restoring(self.pool, run.actor if run else "")
         return await Restore(self.reading, restoring, chosen, run, rate=100_000).carry_out(cursor)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from buckets.events.switch import switch_off
 from buckets.job import NewJob
 from buckets.keys import shard_of
@@ -65,6 +69,22 @@ async def test_what_a_whole_restore_left_is_meant(world: World, sqlite_url: str)
     await world.lose()
     await world.drained()
     assert await judged(world.pool, sqlite_url) == known("2 live jobs")
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 3600])
+async def test_it_does_not_matter_how_the_clock_of_the_host_of_a_restore_goes(
+    world: World, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    host = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: host() + ahead_s * 1_000_000_000)
+    for _ in range(2):
+        await add(world.pool, "overdue")
+        await world.drained()
+        await world.lose()
+        await world.drained()
+        assert await judged(world.pool, sqlite_url) == known("1 live job")
+        await world.restore(overdue="skip")
+        assert await judged(world.pool, sqlite_url) == []
 
 
 async def test_of_many_lost_jobs_some_are_counted(world: World, sqlite_url: str) -> None:

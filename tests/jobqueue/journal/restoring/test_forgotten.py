@@ -64,7 +64,7 @@ async def _is_ready(pool: Pool, job_id: str) -> bool:
 
 
 async def heal(world: World, *, applies: bool = True) -> dict[str, int]:
-    run = await Run.begin(world.reading, Choice(), "forgotten")
+    run = await Run.begin(world.reading, world.pool, Choice(), "forgotten")
     sums = await Forgotten(world.reading, world.pool, run.actor if applies else "").carry_out()
     await run.end(sums)
     return {name: number for name, number in sums.counts.items() if number}
@@ -143,7 +143,7 @@ async def test_a_move_that_neither_added_nor_ended_a_job_is_told_and_left_as_red
     await old_world.drained()
     before = await old_world.row("buried")
     await go_back(old_world, own_server)
-    run = await Run.begin(old_world.reading, Choice(), "forgotten")
+    run = await Run.begin(old_world.reading, old_world.pool, Choice(), "forgotten")
     sums = await Forgotten(old_world.reading, pool, run.actor).carry_out()
     assert {name: number for name, number in sums.counts.items() if number} == {"looked": 4, "known": 1, "older": 3}
     assert sorted(sums.named["older"]) == ["buried", "changed", "popped"]

@@ -68,7 +68,7 @@ class FusedReading(Reading):
 async def carry_out(world: World, fuse: Fuse) -> None:
     reading = FusedReading(world.engine, SOURCE, 10.0)
     reading.fuse = fuse
-    run = await Run.begin(reading, Choice())
+    run = await Run.begin(reading, world.pool, Choice())
     await Restore(reading, FusedRestoring(world.pool, run.actor, fuse), Choice(), run, rate=100_000).carry_out()
 
 

@@ -55,7 +55,7 @@ async def nothing() -> None:
 
 
 async def restore(world: World, restoring: Restoring) -> dict[str, int]:
-    run = await Run.begin(world.reading, Choice())
+    run = await Run.begin(world.reading, world.pool, Choice())
     sums = await Restore(world.reading, restoring, Choice(), run).carry_out()
     return {name: number for name, number in sums.counts.items() if number}
 

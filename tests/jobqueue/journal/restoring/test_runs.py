@@ -47,7 +47,7 @@ async def _killed_after(world: World, pages: int, cursor: Any = None, run: Run |
         if next(left, None) is None:
             raise _Killed
 
-    run = run or await Run.begin(world.reading, Choice())
+    run = run or await Run.begin(world.reading, world.pool, Choice())
     restore = Restore(world.reading, Restoring(world.pool, run.actor), Choice(), run, rate=100_000, report=report)
     with pytest.raises(_Killed):
         await restore.carry_out(cursor)
@@ -60,7 +60,7 @@ async def test_a_run_that_died_goes_on_where_it_was(each_world: World, monkeypat
     await _killed_after(each_world, 2)
     there = set(await each_world.records())
     assert 0 < len(there) < len(names)
-    run, found = await Run.last(each_world.reading)
+    run, found = await Run.last(each_world.reading, each_world.pool)
     assert (found.choice, found.sums.counts["put"]) == (Choice(), len(there))
     assert found.cursor and found.cursor["rank"] > 0
     restore = Restore(each_world.reading, Restoring(each_world.pool, run.actor), found.choice, run, rate=100_000)
@@ -68,7 +68,7 @@ async def test_a_run_that_died_goes_on_where_it_was(each_world: World, monkeypat
     assert set(await each_world.records()) == names
     assert (sums.counts["put"], sums.counts["known"], sums.counts["looked"]) == (1_000, 0, 1_000)
     with pytest.raises(NotBegun, match="has ended"):
-        await Run.last(each_world.reading)
+        await Run.last(each_world.reading, each_world.pool)
 
 
 async def test_a_run_that_goes_on_counts_each_job_once_and_names_all_that_it_left(each_world: World) -> None:
@@ -81,7 +81,7 @@ async def test_a_run_that_goes_on_counts_each_job_once_and_names_all_that_it_lef
         await connection.execute(update(tables.job).where(tables.job.c.id.in_(bodiless)).values(body=None))
     await _killed_after(each_world, 2)  # in the midst of what is listed at once, and most of one time
     await each_world.drained()
-    run, found = await Run.last(each_world.reading)
+    run, found = await Run.last(each_world.reading, each_world.pool)
     assert 0 < found.sums.counts["put"] == len(await each_world.records()) < 400
     assert found.cursor and found.cursor["reached"]
     restore = Restore(each_world.reading, Restoring(each_world.pool, run.actor), found.choice, run, rate=100_000)
@@ -105,16 +105,16 @@ async def test_a_run_that_died_may_be_repeated(world: World) -> None:
 
 async def test_without_a_run_there_is_nothing_to_resume(world: World) -> None:
     with pytest.raises(NotBegun, match="no run yet"):
-        await Run.last(world.reading)
-    run = await Run.begin(world.reading, Choice(), "forgotten")
+        await Run.last(world.reading, world.pool)
+    run = await Run.begin(world.reading, world.pool, Choice(), "forgotten")
     with pytest.raises(NotBegun, match="cannot be resumed"):
-        await Run.last(world.reading)
+        await Run.last(world.reading, world.pool)
     assert run.number == 1
 
 
 async def test_the_rate_bounds_how_many_jobs_come_back_a_second(world: World) -> None:
     await lose_many(world)
-    run = await Run.begin(world.reading, Choice())
+    run = await Run.begin(world.reading, world.pool, Choice())
     loop = asyncio.get_running_loop()
     times: list[tuple[float, int]] = []
 
@@ -139,7 +139,7 @@ async def test_a_redis_that_is_full_or_away_is_waited_for(world: World, monkeypa
 
     monkeypatch.setattr(restoring, "ask", failing)
     await world.pool.redis.read("CONFIG", "SET", "maxmemory", "1")
-    run = await Run.begin(world.reading, Choice())
+    run = await Run.begin(world.reading, world.pool, Choice())
     running = asyncio.create_task(Restore(world.reading, restoring, Choice(), run, rate=100_000).carry_out())
     try:
         done, _ = await asyncio.wait({running}, timeout=1)
@@ -153,14 +153,14 @@ async def test_a_redis_that_is_full_or_away_is_waited_for(world: World, monkeypa
 async def test_what_stays_away_for_too_long_stops_the_run_which_may_go_on_later(world: World) -> None:
     await lose_many(world)
     reading = Reading(world.engine, SOURCE, 0.5)
-    run = await Run.begin(reading, Choice())
+    run = await Run.begin(reading, world.pool, Choice())
     await world.pool.redis.read("CONFIG", "SET", "maxmemory", "1")
     try:
         with pytest.raises(Stopped, match="Redis is full"):
             await Restore(reading, Restoring(world.pool, run.actor), Choice(), run).carry_out()
     finally:
         await world.pool.redis.read("CONFIG", "SET", "maxmemory", "0")
-    _, found = await Run.last(reading)
+    _, found = await Run.last(reading, world.pool)
     assert (found.cursor, found.sums.counts) == (None, {})
 
 
@@ -168,7 +168,7 @@ async def test_a_redis_whose_events_are_off_gets_nothing_unless_it_is_asked_for(
     await lose_many(world)
     await switch_off(world.pool, 0)
     reading = Reading(world.engine, SOURCE, 0.5)
-    run = await Run.begin(reading, Choice())
+    run = await Run.begin(reading, world.pool, Choice())
     with pytest.raises(NotBegun, match="events are off in shard 0"):
         await Restore(reading, Restoring(world.pool, run.actor), Choice(), run).carry_out()
     sums = await Restore(reading, Restoring(world.pool, run.actor), Choice(), run, rate=100_000, stale=True).carry_out()
@@ -181,7 +181,7 @@ async def test_a_journal_that_nobody_drains_lets_no_run_begin(world: World) -> N
     await world.drained()
     async with world.engine.begin() as connection:  # as if of another Redis
         await connection.execute(tables.position.update().values(source="elsewhere"))
-    run = await Run.begin(world.reading, Choice())
+    run = await Run.begin(world.reading, world.pool, Choice())
     with pytest.raises(NotBegun, match="nothing of shard 0 is in the journal"):
         await Restore(Reading(world.engine, "nobody", 0.3), Restoring(world.pool, run.actor), Choice(), run).carry_out()
 

@@ -42,7 +42,7 @@ async def in_redis(world: World) -> dict[str, bytes]:
 
 async def restored(world: World, *, dry: bool = False, stale: bool = False) -> Sums:
     sums = Sums()
-    run = None if dry else await Run.begin(world.reading, Choice(), "tokens")
+    run = None if dry else await Run.begin(world.reading, world.pool, Choice(), "tokens")
     await tokens.bring_back(world.reading, world.pool, run, sums, stale=stale)
     return sums
 
