@@ -1,7 +1,9 @@
-"""The actor: who is behind a request, for the log of actions."""
+"""The actor: who is behind a request or a command, for the log of actions."""
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Sequence
 from contextvars import ContextVar
 
@@ -28,6 +30,14 @@ def named(headers: Sequence[str], grant: Grant) -> str:
         words = f"printable UTF-8, of at most {_LONGEST} bytes with the token's name and a slash before it"
         raise BadField(f"{HEADER} must be there once, and be {words}", field=HEADER)
     return header
+
+
+def operator() -> str:
+    """Who gives a command that asks Redis itself: the user and the machine."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a user without a name
+        return socket.gethostname()
 
 
 def actor_of(grant: Grant, user: str) -> str:

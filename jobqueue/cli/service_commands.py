@@ -58,9 +58,9 @@ _MORE = {
     "ids. `get` finds a job by its whole ID at once. As JSON: one line per page.",
     "topics": "The topic whose jobs have waited longest comes first. In PATTERN, * stands for any characters and ? for "
     "one; without either, it is how names begin. As JSON: one line per page.",
-    "actions": "The newest comes first: kick, run, purge, pause, resume, changes of tokens and of settings; where a "
-    "person acts, also delete, update, bury, release, schedule and unschedule. --since takes unix seconds. As JSON: "
-    "one line per page.",
+    "actions": "The newest comes first: kick, run, purge, pause, resume, restore, changes of tokens and of settings; "
+    "where a person acts, also delete, update, bury, release, schedule and unschedule. --since takes unix seconds. As "
+    "JSON: one line per page.",
     "figures": "Adds, deliveries, finishes and deaths, and how long after their due time jobs were ready and were "
     "delivered: the median and what 99 of 100 jobs did not exceed. --since and --until also take how long ago, such as "
     "2h; --step is a whole number of minutes, such as 5m.",

@@ -17,14 +17,14 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
         str,
         Meta(
             description="the name of the token; after a slash, the person that `X-Jobqueue-Actor` named; for "
-            "`jobqueue token` over Redis, the user and the machine; `-`: not known"
+            "`jobqueue token` over Redis and `jobqueue restore`, the user and the machine; `-`: not known"
         ),
     ]
     action: Annotated[
         str,
         Meta(
             description="the command, of `token` with its `action`, of `operation` with `do`; `reload` for settings "
-            "that were read again"
+            "that were read again; `restore`, with what it restores, for `jobqueue restore`"
         ),
     ]
     outcome: Annotated[str, Meta(description="OK, the code of its error, or `not known`: it was cut off")]
@@ -35,7 +35,7 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
     token: Annotated[str, Meta(description="the id of the token, if there was one")] | UnsetType = UNSET
     topic: Annotated[str, Meta(description="the topic, if the command named one")] | UnsetType = UNSET
     id: Annotated[str | int, Meta(description="the job or token, if the command named one")] | UnsetType = UNSET
-    name: Annotated[str, Meta(description="as in the command")] | UnsetType = UNSET
+    name: Annotated[str, Meta(description="as in the command; of `jobqueue restore`, its run")] | UnsetType = UNSET
     state: Annotated[str, Meta(description="as in the command")] | UnsetType = UNSET
     count: Annotated[int, Meta(description="as in the command")] | UnsetType = UNSET
     seconds: Annotated[float, Meta(description="as in the command")] | UnsetType = UNSET

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from buckets.access.actions import OF, Actions
 from buckets.errors import JobQueueError, Unavailable
 from buckets.events.restoring import Restoring
 from buckets.job import State
@@ -22,8 +23,10 @@ from buckets.namespace import join
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue import logs, settings
+from jobqueue.access.actor import operator
 from jobqueue.cli import humanize
 from jobqueue.cli.journal.restored import as_json, sentences
+from jobqueue.commands.answers import NOT_KNOWN
 from jobqueue.errors import SettingsError
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.reading.figures import Figures
@@ -80,6 +83,28 @@ class _Work:
     report: Report
     number: int | None = None
     """Of the run; None: none is kept."""
+    _entry: str = ""
+    _done_before: int = 0
+
+    @property
+    def _done(self) -> int:
+        return self.sums.counts["put"] + self.sums.counts["ended_again"]
+
+    async def begin(self, run: Run, does: str) -> Run:
+        """A run begins, which is noted in the log of actions before it changes anything. Raises JobQueueError."""
+        self.number, self._done_before = run.number, self._done
+        topic, ids = self.given["topic"], self.given["ids"]
+        about = {"topic": topic, "id": ids[0] if len(ids) == 1 else None, "count": len(ids) if len(ids) > 1 else None}
+        entry = {"actor": operator(), "action": does, "name": run.actor}
+        entry |= {name: value for name, value in about.items() if value}
+        (self._entry,) = await Actions(self.pool).note([entry])
+        return run
+
+    async def end(self, code: str) -> None:
+        """Note the outcome of the run, if one began."""
+        if self._entry:
+            with contextlib.suppress(JobQueueError):  # as of an action whose service is killed
+                await Actions(self.pool).note([{OF: self._entry, "code": code, "done": self._done - self._done_before}])
 
 
 def restore(config: str | None, given: Mapping[str, Any]) -> int:
@@ -102,7 +127,12 @@ async def _restore(config: str | None, given: Mapping[str, Any]) -> int:
     async with _opened(chosen, url, given["source"] or chosen.namespace) as (reading, pool):
         await beginning.check_source(reading)
         work = _Work(given, reading, pool, Sums(), progress())
-        stopped = await _beside(_drained(chosen, url, reading.source, pool, given["stale"]), work)
+        code = NOT_KNOWN
+        try:
+            stopped = await _beside(_drained(chosen, url, reading.source, pool, given["stale"]), work)
+            code = code if stopped else "OK"
+        finally:
+            await work.end(code)
     _tell(work, stopped)
     return LEFT if stopped or work.sums.left else DONE
 
@@ -175,7 +205,7 @@ def _mode(given: Mapping[str, Any]) -> str:
 async def _chosen(work: _Work) -> Sums:
     choice = _choice(work.given)
     await beginning.check(work.reading, choice)
-    run = None if work.given["dry"] else await Run.begin(work.reading, work.pool, choice)
+    run = None if work.given["dry"] else await _begun(work, choice, "restore")
     return await _run(work, choice, run).carry_out(None, work.sums)
 
 
@@ -183,19 +213,23 @@ async def _resumed(work: _Work) -> Sums:
     run, found = await Run.last(work.reading, work.pool)
     await beginning.check(work.reading, found.choice)
     work.sums = found.sums
+    await work.begin(run, "restore")
     return await _run(work, found.choice, run).carry_out(found.cursor, work.sums)
 
 
+async def _begun(work: _Work, choice: Choice, kind: str) -> Run:
+    does = kind if kind == "restore" else f"restore {kind}"
+    return await work.begin(await Run.begin(work.reading, work.pool, choice, kind), does)
+
+
 def _run(work: _Work, choice: Choice, run: Run | None) -> Restore:
-    work.number = run.number if run else None
     restoring = Restoring(work.pool, run.actor if run else "")
     rate, stale = work.given["rate"], work.given["stale"]
     return Restore(work.reading, restoring, choice, run, rate=rate, stale=stale, report=work.report)
 
 
 async def _forgotten(work: _Work) -> Sums:
-    run = await Run.begin(work.reading, work.pool, Choice(), "forgotten") if work.given["applies"] else None
-    work.number = run.number if run else None
+    run = await _begun(work, Choice(), "forgotten") if work.given["applies"] else None
     actor, stale = run.actor if run else "", work.given["stale"]
     healing = Forgotten(work.reading, work.pool, actor, stale=stale, report=work.report)
     work.sums = healing.sums
@@ -208,8 +242,7 @@ async def _forgotten(work: _Work) -> Sums:
 async def _ended(work: _Work) -> Sums:
     """Jobs that ended, as new ones; of the others those that Redis has lost, as they were."""
     choice = _choice(work.given)
-    run = None if work.given["dry"] else await Run.begin(work.reading, work.pool, choice, "ended")
-    work.number = run.number if run else None
+    run = None if work.given["dry"] else await _begun(work, choice, "ended")
     stale, rate = work.given["stale"], work.given["rate"]
     await ended.carry_out(
         work.reading, work.pool, choice.ids, run, work.sums, stale=stale, rate=rate, report=work.report
@@ -218,8 +251,7 @@ async def _ended(work: _Work) -> Sums:
 
 
 async def _tokens(work: _Work) -> Sums:
-    run = None if work.given["dry"] else await Run.begin(work.reading, work.pool, Choice(), "tokens")
-    work.number = run.number if run else None
+    run = None if work.given["dry"] else await _begun(work, Choice(), "tokens")
     await tokens.bring_back(work.reading, work.pool, run, work.sums, stale=work.given["stale"])
     return work.sums
 

@@ -6,9 +6,7 @@ Both answer alike: what is done over Redis goes through the functions of the com
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
-import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from buckets.keys import Keys
 from buckets.namespace import read_meta
 from jobqueue import logs
 from jobqueue.access import tokens_file
+from jobqueue.access.actor import operator
 from jobqueue.access.grants import Grant
 from jobqueue.access.issuing import Issuing, new_record
 from jobqueue.access.records import Record, as_table
@@ -118,14 +117,6 @@ async def _logged(issuing: Issuing, actions: Actions, command: params.Token) -> 
 def _operator() -> Grant:
     """Who may connect to Redis may do everything."""
     return Grant(Record(id="", name=operator(), digest="", rights=(ADMIN,), created=0, changed=0), "")
-
-
-def operator() -> str:
-    """Who gives the command, for the record."""
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a user without a name
-        return socket.gethostname()
 
 
 def ask(ask_all: Callable[[Sequence[Fields]], Awaitable[list[Fields]]], wishes: Sequence[Fields]) -> list[Fields] | int:

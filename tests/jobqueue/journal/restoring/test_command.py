@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from buckets.access.actions import Actions
 from buckets.events.switch import switch_off
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
+from jobqueue.access.actor import operator
 from jobqueue.cli.journal import restoring
 from jobqueue.cli.main import main
 from jobqueue.journal.restoring.choice import Progress, Sums
@@ -62,6 +64,28 @@ async def test_what_came_back_is_told_in_words_and_as_json(world: World, restore
     told = "2 looked at, 1 came back\n1 known to Redis, which keeps what it has\n"
     assert await restore("--all") == (0, told, "")
     assert await state(world.pool, "later") == "delayed"
+
+
+async def test_what_changes_something_is_in_the_log_of_actions_with_who_did_it_and_how_many_came_back(
+    world: World, restore: Command
+) -> None:
+    for name in ("a", "b", "c"):
+        await add(world.pool, name, "t" if name == "a" else "u", delay_ms=HOUR)
+    await lose(world)
+    for arguments in (["--all", "--dry-run"], ["--forgotten"]):
+        assert (await restore(*arguments))[0] == 0
+    for arguments in (["--topic", "t"], ["b", "--ended"], ["--all"], ["--tokens"], ["nobody"]):
+        await restore(*arguments)
+    actions, _ = await Actions(world.pool).page(None, 10)
+    assert {action.begun["actor"] for action in actions} == {operator()}
+    told = [{**action.begun, **(action.outcome or {})} for action in reversed(actions)]
+    assert [[each.get(name) for name in ("action", "name", "topic", "id", "code", "done")] for each in told] == [
+        ["restore", "restore:1", "t", None, "OK", 1],
+        ["restore ended", "restore:2", None, "b", "OK", 1],
+        ["restore", "restore:3", None, None, "OK", 1],
+        ["restore tokens", "restore:4", None, None, "OK", 0],
+        ["restore", "restore:5", None, "nobody", "OK", 0],
+    ]
 
 
 async def test_ids_that_nobody_knows_are_told(world: World, restore: Command) -> None:
