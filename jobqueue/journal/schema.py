@@ -28,16 +28,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 _version = Table("jq_version", MetaData(), Column("version_num", String(32), primary_key=True))
 _PATIENCE_S = 60
 _SQLITE_SETTINGS = ("PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL")
-_USER = "CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')"
-_MAY_MAKE_TABLES = {
-    "postgresql": "SELECT has_schema_privilege(current_schema(), 'CREATE')",
-    "mysql": (
-        "SELECT CURRENT_ROLE() IS NOT NULL OR EXISTS (SELECT 1 FROM information_schema.USER_PRIVILEGES"
-        f" WHERE PRIVILEGE_TYPE = 'CREATE' AND GRANTEE = {_USER}) OR EXISTS"
-        " (SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE PRIVILEGE_TYPE = 'CREATE'"
-        f" AND GRANTEE = {_USER} AND DATABASE() LIKE TABLE_SCHEMA)"
-    ),
-}
+_GRANT = re.compile(r"GRANT (.+?) ON (?:`(.+?)`|\*)\.\* TO ")
+"""A line of SHOW GRANTS, with the pattern of a database; without one it is about all databases."""
 _LOCK = 0x6A715F6A  # a number of our own among PostgreSQL's advisory locks
 
 
@@ -78,10 +70,20 @@ def check(connection: Connection) -> None:
 
 
 def may_make_tables(connection: Connection) -> bool:
-    """Return False if the user of a connection certainly may not make tables. Rights that come with a role of MariaDB
-    cannot be seen here."""
-    question = _MAY_MAKE_TABLES.get(connection.dialect.name)
-    return question is None or bool(connection.execute(text(question)).scalar())
+    """Return False if the user of a connection certainly may not make tables. MySQL does not show what a role gives."""
+    if connection.dialect.name == "postgresql":
+        return bool(connection.execute(text("SELECT has_schema_privilege(current_schema(), 'CREATE')")).scalar())
+    return not getattr(connection.dialect, "is_mariadb", False) or any(_grants_create(connection))
+
+
+def _grants_create(connection: Connection) -> Iterator[bool]:
+    """Whether each right of the user, or of a role that is active, is to make tables in this database."""
+    here = text("SELECT DATABASE() LIKE :pattern")
+    for line in connection.execute(text("SHOW GRANTS")).scalars().all():
+        grant = _GRANT.match(line)
+        if grant and {"CREATE", "ALL PRIVILEGES"} & {*grant[1].split(", ")}:
+            pattern = (grant[2] or "%").replace("``", "`")
+            yield bool(connection.execute(here, {"pattern": pattern}).scalar())
 
 
 def _is_older(revision: str) -> bool:

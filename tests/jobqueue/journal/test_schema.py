@@ -280,6 +280,22 @@ async def test_a_user_who_may_not_make_tables_is_told_how_to_have_them(mariadb: 
         await store.close()
 
 
+async def test_what_a_role_gives_counts_where_it_is_to_make_tables(mariadb: Any) -> None:
+    url = mariadb.new_database()
+    name = address(url).database
+    mariadb.sql(
+        f"CREATE ROLE writes; GRANT SELECT, INSERT, UPDATE, DELETE ON `{name}`.* TO writes; CREATE USER member;"
+        " GRANT writes TO member; SET DEFAULT ROLE writes FOR member; CREATE DATABASE other;"
+        " GRANT ALL ON other.* TO member"
+    )
+    settings = Settings(journal=url.replace("//root@", "//member@"), journal_run=True)
+    (finding,) = [each async for each in check_journal(settings)]
+    assert finding.level == "bad" and "may not make tables" in str(finding)
+    mariadb.sql(f"GRANT CREATE VIEW, CREATE ON `{name.replace('_', '%')}`.* TO writes")
+    (finding,) = [each async for each in check_journal(settings)]
+    assert "may not make tables" not in str(finding)
+
+
 async def test_a_file_that_is_no_database_is_refused_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.write_text("not a database, but a text that is long enough to be looked at " * 20)
