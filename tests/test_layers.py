@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -96,6 +97,7 @@ def stratum(module: str) -> int | None:
     return next((height for height, held in enumerate(STRATA[package].values()) if top in held), None)
 
 
+@functools.cache
 def imports(module: str, source: str) -> set[str]:
     """The modules of ours that a source imports, wherever the import stands."""
     found: set[str] = set()
@@ -108,6 +110,7 @@ def imports(module: str, source: str) -> set[str]:
     return {name for name in found if name.partition(".")[0] in {*STRATA, "tests", "clients"}}
 
 
+@functools.cache
 def _is_module(name: str) -> bool:
     path = folder_of(name).joinpath(*name.split("."))
     return path.is_dir() or path.with_suffix(".py").exists()

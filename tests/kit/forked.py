@@ -1,11 +1,14 @@
 """`jobqueue`, or a Python script, in a process that is forked from one that has loaded the modules.
 
-It takes a tenth of the work of a start, and there are thousands of starts in a run of all tests.
+It takes a tenth of the work of a start, and there are thousands of starts in a run of all tests. A forked service forks
+its workers, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import json
 import multiprocessing
 import os
@@ -15,11 +18,14 @@ import socket
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, Self
+from typing import IO, Any, NamedTuple, NoReturn, Protocol, Self
+
+import structlog
 
 import jobqueue.app
 import jobqueue.cli.main
@@ -218,7 +224,91 @@ def _run(arguments: list[str], environment: dict[str, str], descriptors: list[in
     time.tzset()
     sys.argv = [str(script or "jobqueue"), *arguments]
     if script is None:
+        asyncio.create_subprocess_exec = _forked_worker  # type: ignore[assignment]
         main()
     else:
         sys.path.insert(0, str(script.parent))
         runpy.run_path(str(script), run_name="__main__")
+
+
+class _Worker:
+    """A process forked by the service in this one, with what a slot uses of asyncio.subprocess.Process."""
+
+    returncode: int | None = None
+
+    def __init__(self, pid: int, stdout: asyncio.StreamReader, stdin: asyncio.StreamWriter) -> None:
+        self.pid, self.stdout, self.stdin = pid, stdout, stdin
+        self._ended = asyncio.Event()
+        handle = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(handle, self._end, handle)
+
+    def _end(self, handle: int) -> None:
+        asyncio.get_running_loop().remove_reader(handle)
+        os.close(handle)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._ended.set()
+
+    async def wait(self) -> int | None:
+        await self._ended.wait()
+        return self.returncode
+
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+async def _forked_worker(*command: str, pass_fds: Sequence[int], env: Mapping[str, str], **_: Any) -> _Worker:
+    """A process that runs a module as `python -P -m MODULE ARGUMENTS`, in a session of its own: what a supervisor
+    starts (jobqueue/workers/slot.py)."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        every = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())  # until they are the worker's own
+        try:
+            if (pid := os.fork()) == 0:
+                _work(command[3], command[4:], theirs.fileno(), pass_fds, env)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, every)
+    return _Worker(pid, *await asyncio.open_connection(sock=ours))
+
+
+def _work(
+    module: str, arguments: Sequence[str], pipe: int, kept: Sequence[int], environment: Mapping[str, str]
+) -> NoReturn:
+    """Run a module in the process that was just forked, with nothing of its parent's loop and files.
+
+    The frames below never go on and their objects stay, so each of the files becomes the null device: were it closed,
+    such an object might close another file of its number.
+    """
+    code = 1
+    try:
+        gc.freeze()
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.dup2(pipe, 0)
+        os.dup2(pipe, 1)
+        null = os.open(os.devnull, os.O_RDWR)
+        for held in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  # only the numbers
+            if held > 2 and held not in kept:
+                os.dup2(null, held)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = [module, *arguments]
+        logger = type(structlog.get_logger())
+        for loaded in list(sys.modules.values()):
+            if isinstance(log := getattr(loaded, "log", None), logger):
+                vars(log).pop("bind", None)  # it has kept the parent's settings
+        importlib.import_module(module).main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
