@@ -25,6 +25,7 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, Protocol, Self
 
+import prometheus_client.values
 import structlog
 
 import jobqueue.app
@@ -45,7 +46,7 @@ _forks.set_forkserver_preload(
 settings.load({"port": 1}, environment={})  # what msgspec makes of a type once is made
 
 # What a Python, its libraries or the loader read when they start.
-_READ_AT_START = ("PYTHON", "LD_", "FAKETIME", "LC_", "LANG", "PROMETHEUS_", "MALLOC_", "SSL_")
+_READ_AT_START = ("PYTHON", "LD_", "FAKETIME", "LC_", "LANG", "MALLOC_", "SSL_")
 _FREE = "PYTHONPATH"  # the modules are loaded
 PROGRAM = [sys.executable, "-m", "jobqueue"]
 
@@ -227,6 +228,7 @@ def _run(arguments: list[str], environment: dict[str, str], descriptors: list[in
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
+    prometheus_client.values.ValueClass = prometheus_client.values.get_value_class()  # type: ignore[no-untyped-call]
     sys.argv = [str(script or "jobqueue"), *arguments]
     if script is None:
         asyncio.create_subprocess_exec = _forked_worker  # type: ignore[assignment]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from tests.kit import forked
-from tests.kit.service import JOBQUEUE, Client, ServiceProcess
+from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -297,18 +298,16 @@ async def test_the_redis_of_a_test_service_that_is_killed_dies_with_it(folder: s
     await until(is_gone)
 
 
-async def test_without_a_port_it_takes_a_free_one_and_says_which() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *JOBQUEUE, "serve", "--test", "--log-format", "json", stderr=asyncio.subprocess.PIPE
-    )
-    assert process.stderr
-    async with asyncio.timeout(30):
-        while b"service.started" not in (line := await process.stderr.readline()):
-            assert line
-    assert b'"url":"http://127.0.0.1:' in line
-    assert b":8000" not in line
-    process.terminate()
-    await process.communicate()
+async def test_without_a_port_it_takes_a_free_one_and_says_which(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = await forked.started(("serve", "--test"), os.environ, stdout=output, stderr=output)
+    await until(lambda: "service.started" in log.read_text())
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+    (line,) = (line for line in log.read_text().splitlines() if "service.started" in line)
+    assert '"url":"http://127.0.0.1:' in line
+    assert ":8000" not in line
 
 
 async def test_flags_of_a_real_service_are_refused() -> None:

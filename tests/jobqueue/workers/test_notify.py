@@ -17,6 +17,7 @@ import pytest
 from jobqueue.workers.notify import Notify, taken_from
 from tests.acceptance.worker_processes import lines, on_connections, pids
 from tests.jobqueue.service_manager import ServiceManager
+from tests.kit import forked
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import JOBQUEUE
@@ -45,30 +46,38 @@ class Notifying:
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / "service.log"
         self.settings = folder / "jobqueue.toml"
-        self.process: asyncio.subprocess.Process
+        self.process: forked.Process
 
     async def adds(self, number: int = 20) -> list[dict[str, Any]]:
         """The answers to adds, each on a connection of its own, so that every worker gets some."""
         return [answer for _, answer in await on_connections(self.url, number, ADD)]
 
     async def stopped(self) -> int:
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         return await self.process.wait()
 
 
 @asynccontextmanager
-async def notifying(redis_url: str, workers: int, socket: str = "") -> AsyncIterator[Notifying]:
-    """A service that has just been started, and need not listen yet. `socket`: another than the manager's."""
+async def notifying(
+    redis_url: str, workers: int, socket: str = "", *, is_forked: bool = True
+) -> AsyncIterator[Notifying]:
+    """A service that has just been started, and need not listen yet. `socket`: another than the manager's;
+    `is_forked`: False for a program whose environment can be read."""
     with tempfile.TemporaryDirectory(prefix="jq-") as name, ServiceManager(f"{name}/notify") as manager:
         port = free_port()
         service = Notifying(manager, Path(name), port)
         service.settings.touch()
-        flags = ("--port", str(port), "--workers", str(workers), "--redis", redis_url, "--config", service.settings)
+        flags = ("serve", "--port", str(port), "--workers", str(workers), "--redis", redis_url)
+        flags += ("--config", str(service.settings))
         asked = {"NOTIFY_SOCKET": socket or manager.address, "WATCHDOG_USEC": str(int(WATCHDOG_S * 1e6))}
+        environment = os.environ | asked
         with service.log.open("wb") as log:
-            service.process = await asyncio.create_subprocess_exec(
-                *JOBQUEUE, "serve", *flags, stdout=log, stderr=log, env=os.environ | asked
-            )
+            if is_forked:
+                service.process = await forked.started(flags, environment, stdout=log, stderr=log)
+            else:
+                service.process = await asyncio.create_subprocess_exec(
+                    *JOBQUEUE, *flags, stdout=log, stderr=log, env=environment
+                )
         try:
             yield service
         finally:
@@ -139,7 +148,7 @@ async def test_a_reload_is_over_when_the_slowest_worker_has_the_new_settings(
 async def test_the_watchdog_hears_of_a_service_while_its_loop_and_one_worker_answer(
     redis_server: RedisServer, redis: object
 ) -> None:
-    async with notifying(redis_server.url, 2) as service:
+    async with notifying(redis_server.url, 2, is_forked=False) as service:
         manager = service.manager
         await manager.hears("READY=1")
         workers = list(pids(service.log).values())
