@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,13 +37,25 @@ class Place(NamedTuple):
 
 
 @contextmanager
+def hanging_up(other: socket.socket) -> Iterator[None]:
+    """Another program that listens, and closes each connection: `check` waits 5 s for one that is silent."""
+
+    def hang_up() -> None:
+        other.accept()[0].close()
+
+    other.listen()
+    asyncio.get_running_loop().add_reader(other, hang_up)
+    yield
+    asyncio.get_running_loop().remove_reader(other)
+
+
+@contextmanager
 def listening(port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> Iterator[int]:
     """Another program that has a port; the port."""
     with socket.socket(socket.AF_INET, kind) as other:
         other.bind(("127.0.0.1", port))
-        if kind == socket.SOCK_STREAM:
-            other.listen()
-        yield port
+        with hanging_up(other) if kind == socket.SOCK_STREAM else nullcontext():
+            yield port
 
 
 def table(name: str, port: int, *lines: str) -> str:
@@ -72,7 +85,7 @@ def socket_in_use(place: Place, stack: AsyncExitStack) -> None:
     path = place.folder / "s"
     other = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
     other.bind(str(path))
-    other.listen()
+    stack.enter_context(hanging_up(other))
     place.set(f"socket = '{path}'")
 
 
@@ -205,13 +218,16 @@ FAULTS: Mapping[str, tuple[Fault, str]] = {
     "no server program": (no_server_program, "no Redis to start: no-such-redis-server was not found"),
     "bad url": (bad_url, "the setting redis is not a valid Redis URL"),
     "redis away": (redis_away, "the Redis at redis://127.0.0.1:1 cannot be used"),
-    "wrong password": (of("--requirepass", "secret"), "Authentication required"),
+    "wrong password": (of("--requirepass", "secret", redis_timeout_s="2"), "Authentication required"),
     "replica": (of("--replicaof", "127.0.0.1 1"), "this Redis is a replica and takes no jobs"),
     "eviction": (of("--maxmemory-policy", "allkeys-lru"), "it silently drops jobs"),
     "promise of the disk": (of(durability='"fsynced"'), "keeps no append-only file"),
     "another version": (with_first(("HSET", "{jq:0}:meta", "format", "99", "hash", "crc32")), "another version"),
     "key of another program": (with_first(("SET", "{jq:0}:meta", "x")), "is not a hash: another program wrote it"),
-    "no subscription": (with_first(("ACL", "SETUSER", "default", "-ssubscribe")), "Redis accepts no subscription"),
+    "no subscription": (
+        with_first(("ACL", "SETUSER", "default", "-ssubscribe"), redis_timeout_s="2"),
+        "Redis accepts no subscription",
+    ),
     "no command": (with_first(("ACL", "SETUSER", "default", "-zadd")), "the Redis user may not run ZADD, and no job"),
     "limit over shards": (limit_over_shards, "topics.t.concurrency needs a namespace of one shard"),
 }
