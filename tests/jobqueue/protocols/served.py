@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 
 
 class Response(NamedTuple):
@@ -45,25 +45,14 @@ class Served:
         with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
             settings = Path(folder) / "jobqueue.toml"
             settings.write_text(self._tables)
-            flags = ("--port", str(self.port), "--workers", "1", "--redis", redis.url, "--config", str(settings))
-            with (Path(folder) / "log").open("wb") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "jobqueue", "serve", *flags], stdout=log, stderr=subprocess.STDOUT
-                )
-            try:
-                eventually(lambda: self._is_ready(process, Path(folder) / "log"))
-                yield self
-            finally:
-                process.terminate()
-                process.wait(20)
-
-    def _is_ready(self, process: subprocess.Popen[bytes], log: Path) -> bool:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz") as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+            flags = ("--redis", redis.url, "--config", str(settings))
+            with asyncio.Runner() as runner:
+                service = ServiceProcess(*flags, port=self.port, log=Path(folder) / "log")
+                runner.run(service.start())
+                try:
+                    yield self
+                finally:
+                    runner.run(service.stop())
 
     def native(self, command: str, **fields: Any) -> Any:
         """The answer to a native command."""
