@@ -85,7 +85,7 @@ async def test_one_that_stood_still_moves_no_job_twice_and_gets_its_part_back(
 ) -> None:
     """It wakes up and still trusts its locks, while others hold them and jobs fall due."""
     paused, *others = three
-    jobs = 20 * BUCKETS
+    jobs = 5 * BUCKETS
     async with Client(others[0].url) as client:
         for turn in range(3):
             await spread(client, jobs, 0.7)

@@ -1,4 +1,4 @@
-"""The certificate and the authority of clients are exchanged while a hundred connections ask all the time: whoever is
+"""The certificate and the authority of clients are exchanged while fifty connections ask all the time: whoever is
 valid notices nothing, and who is not valid any more does not come in.
 
 TEST_TLS_RATE is the number of requests a second.
@@ -23,8 +23,8 @@ from tests.access.secure import Link, Secure, is_answered, secure
 from tests.jobqueue.access.authorities import Files
 from tests.kit.waiting import until
 
-RATE = int(os.environ.get("TEST_TLS_RATE", "300"))
-CONNECTIONS = 100
+RATE = int(os.environ.get("TEST_TLS_RATE", "150"))
+CONNECTIONS = 50
 BETWEEN_S = 0.5  # two reloads
 
 
