@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from jobqueue_client import AsyncClient, Client, Job, NoRoom, Unreachable
+from jobqueue_client import AsyncClient, Client, Job, Unreachable
 
 JOB = {
     "id": "1",
@@ -64,17 +64,11 @@ def reply(value: Any, status: int = 200) -> bytes:
 
 
 STRANGE = {
-    "a page": reply(b"<html>"),
-    "a redirect": reply(b"", 301),
     "another protocol": b"SSH-2.0-OpenSSH\r\n",
     "gzip that is none": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
     "more than a memory": b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n{}",
     "more than a number": b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n{}",
     "no chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n",
-    "no id": reply({"success": True}),
-    "no value": reply({"success": True} | {key: value for key, value in JOB.items() if key != "value"}),
-    "no lease": reply({"success": True, **JOB, "lease": None}),
-    "a ttr in words": reply({"success": True, **JOB, "ttr": "60"}),
 }
 
 
@@ -84,15 +78,6 @@ async def test_a_strange_answer_is_unreachable(pop: Pop, answer: bytes) -> None:
     async with answering(answer) as url:
         with pytest.raises(Unreachable):
             await pop(url)
-
-
-@pops
-async def test_a_retry_after_that_is_no_number_counts_as_none(pop: Pop) -> None:
-    refusal = {"success": False, "error": "no", "code": "NO_ROOM", "retry_after": "soon"}
-    async with answering(reply(refusal, 503)) as url:
-        with pytest.raises(NoRoom) as raised:
-            await pop(url)
-        assert raised.value.retry_after is None
 
 
 @pops

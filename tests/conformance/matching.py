@@ -2,7 +2,7 @@
 
 An object may have more keys than expected, but a list may not have more members. `"<number>"`, `"<text>"` and `"<any>"`
 match any value of that kind, and `"…text"` any text with that end; `"$name"` is bound to the first value it meets and
-matches only that from then on.
+matches only that from then on. `"…text…"` matches any text that has it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def differences(expected: Any, got: Any, names: Names, where: str = "answer") ->
         if not isinstance(got, KINDS[expected]) or (isinstance(got, bool) and expected == "<number>"):
             yield f"{where} is not a {expected}: {got!r}"
     elif isinstance(expected, str) and expected.startswith("…") and isinstance(got, str):
-        if not got.endswith(expected[1:]):
+        if expected.endswith("…") and expected[1:-1] not in got:
+            yield f"{where} does not have {expected[1:-1]!r}: {got!r}"
+        if not expected.endswith("…") and not got.endswith(expected[1:]):
             yield f"{where} does not end in {expected[1:]!r}: {got!r}"
     elif isinstance(expected, str) and expected.startswith("$"):
         if names.setdefault(expected, got) != got:

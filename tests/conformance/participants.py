@@ -55,11 +55,10 @@ class Driver:
 
     log: int | None = None  # where its log goes: by default to the test's standard error
 
-    def __init__(
-        self, participant: Participant, mode: str, url: str, options: Line, environment: dict[str, str] | None = None
-    ) -> None:
+    _environment: dict[str, str] = {}  # noqa: RUF012  # of a subclass
+
+    def __init__(self, participant: Participant, mode: str, url: str, options: Line) -> None:
         self.participant = participant
-        self._environment = environment or {}
         self._arguments = [mode, url, json.dumps(options)]
         self.process: asyncio.subprocess.Process | ForkedScript
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -32,8 +33,9 @@ class Request(NamedTuple):
 class Proxy:
     """Use with `async with`."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
         self._target = target
+        self._tls = tls
         self.faults: list[Fault] = []
         self.wanted_token: str | None = None
         """Without it, a request is refused as UNAUTHORIZED."""
@@ -48,10 +50,10 @@ class Proxy:
         server = web.Server(self._handle, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
         return self
 
     async def __aexit__(self, *exception: object) -> None:

@@ -1,10 +1,10 @@
-"""The stage of a scene: a Redis, a service, a proxy in front of it and a port that speaks TLS; the actions on them."""
+"""The stage of a scene: a Redis, a service, and proxies in front of it, two of which speak TLS; the actions on them."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +37,26 @@ class Stage:
         self.client = Client(self.service.url)
         self.proxy = Proxy(self.service.url)
         self.token_file = folder / "token"
+        self.files = _certificates(folder)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.files["$ca"]))
+        context.load_cert_chain(folder / "server.pem")
+        self.tls = Proxy(self.service.url, context)
+        """Its certificate is for 127.0.0.1, by the authority `$ca`."""
+        strict = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.files["$ca"]))
+        strict.load_cert_chain(folder / "server.pem")
+        strict.verify_mode = ssl.CERT_REQUIRED
+        self.strict = Proxy(self.service.url, strict)
+        """Likewise; and it wants a certificate of the client's."""
 
     async def __aenter__(self) -> Stage:
-        await self.service.__aenter__()
-        await self.client.__aenter__()
-        await self.proxy.__aenter__()
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-        self._tls = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+        async with AsyncExitStack() as stack:
+            for each in (self.service, self.client, self.proxy, self.tls, self.strict):
+                await stack.enter_async_context(each)
+            self._end = stack.pop_all()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        self._tls.close()
-        await self.proxy.__aexit__()
-        await self.client.__aexit__()
-        await self.service.__aexit__()
-
-    @property
-    def tls_port(self) -> str:
-        """Where TLS is spoken, with a certificate of an authority that nobody knows: `127.0.0.1:443`."""
-        return f"127.0.0.1:{self._tls.sockets[0].getsockname()[1]}"
+        await self._end.aclose()
 
     async def act(self, action: str) -> None:
         """Perform an action on the service or on Redis."""
@@ -103,3 +103,21 @@ class Stage:
         """The number of jobs of the topic, by state."""
         counts: dict[str, Any] = (await self.client.ask("stats", topic=topic))["counts"]
         return counts
+
+
+def _certificates(folder: Path) -> dict[str, Path]:
+    """Write `server.pem` and these files, by the names that scenes have for them."""
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    names = ("$ca", "$other_ca", "$cert", "$key", "$other_key", "$cert_and_key", "$binary", "$empty")
+    files = {name: folder / f"{name[1:]}.pem" for name in (*names, "$nowhere")}
+    own = authority.issue_cert("orders.shop.test")
+    authority.cert_pem.write_to_path(files["$ca"])
+    trustme.CA().cert_pem.write_to_path(files["$other_ca"])
+    own.cert_chain_pems[0].write_to_path(files["$cert"])
+    own.private_key_pem.write_to_path(files["$key"])
+    own.private_key_and_cert_chain_pem.write_to_path(files["$cert_and_key"])
+    authority.issue_cert("other").private_key_pem.write_to_path(files["$other_key"])
+    files["$binary"].write_bytes(b"\xff\xfe")
+    files["$empty"].write_text("no certificate")
+    return files

@@ -17,6 +17,7 @@ from tests.conformance.matching import Names, differences, filled
         ({"a": "$x", "b": ["$x"]}, {"a": 7, "b": [7]}),
         (1.0, 1),
         ("…end", "the end"),
+        ("…end…", "the ending"),
     ],
 )
 def test_what_is_as_expected_has_no_differences(expected: Any, got: Any) -> None:
@@ -33,6 +34,7 @@ def test_what_is_as_expected_has_no_differences(expected: Any, got: Any) -> None
         ("<number>", True, "is not a <number>: True"),
         ("<text>", None, "is not a <text>: None"),
         ("…end", "ending", "does not end in 'end': 'ending'"),
+        ("…end…", "the edge", "does not have 'end': 'the edge'"),
         ("…end", None, "is None, not '…end'"),
         (True, 1, "is 1, not True"),
         (None, {}, "is {}, not None"),

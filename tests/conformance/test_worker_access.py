@@ -6,10 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.conformance.participants import Participant, Worker
+from tests.conformance.participants import Worker
 from tests.conformance.shift import Shift
-from tests.conformance.stage import Stage
-from tests.conformance.tokens import NEWER_TOKEN, TOKEN, WRONG_TOKEN
+from tests.conformance.tokens import NEWER_TOKEN, TOKEN
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -54,26 +53,6 @@ async def test_a_worker_whose_topic_is_forbidden_ends_at_once_and_says_why(shift
         assert SENTENCE in log
         assert TOKEN not in log
     assert shift.sent("pop") == 1
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("token", WRONG_TOKEN),
-        ("token_file", "/nowhere/token"),
-        ("ca_file", "/nowhere/ca.pem"),
-        ("cert_file", "/nowhere"),
-    ],
-)
-async def test_a_token_or_a_certificate_that_cannot_be_used_is_an_error_that_names_the_option(
-    participant: Participant, stage: Stage, option: str, value: str
-) -> None:
-    async with _Heard(participant, "https://127.0.0.1:1", {"topics": ["options"], option: value}) as worker:
-        assert await worker.end() != 0
-        assert worker.lines == []
-        log = await worker.logged()
-        assert option in log
-        assert WRONG_TOKEN not in log
 
 
 async def _refusals(shift: Shift, count: int) -> bool:

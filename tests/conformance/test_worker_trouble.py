@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import itertools
 import signal
-import subprocess
-from typing import Any
 
 import pytest
 
-from tests.conformance.participants import Participant, Worker
 from tests.conformance.shift import Shift
-from tests.conformance.stage import Stage
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -139,31 +135,6 @@ async def _refused(shift: Shift) -> bool:
 
 NOT_NOW = {"status": 503, "answer": {"success": False, "code": "UNAVAILABLE", "error": "not now", "retry_after": 2}}
 """An answer after which a command may have been executed."""
-
-
-class _Heard(Worker):
-    """A worker whose log the test can read."""
-
-    log = subprocess.PIPE
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        *[("poll_s", value) for value in (0, 61)],
-        *[(option, -1) for option in ("grace_s", "heartbeat_s", "keep_alive_s")],
-        *[(option, 0) for option in ("timeout_s", "connect_timeout_s")],
-        ("name", "x" * 129),
-        ("headers", {"X-Token": "a\r\nX-Other: b"}),
-    ],
-)
-async def test_an_option_that_cannot_be_is_an_error_that_names_it(
-    participant: Participant, stage: Stage, option: str, value: Any
-) -> None:
-    async with _Heard(participant, stage.service.url, {"topics": ["options"], option: value}) as worker:
-        assert await worker.end() != 0
-        assert worker.lines == []
-        assert option in await worker.logged()
 
 
 async def test_a_finish_that_was_done_and_is_forgotten_counts_as_done(shift: Shift) -> None:

@@ -141,6 +141,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_takes_nothin
         jobs = [await shift.add(str(number), {"do": "sleep", "seconds": 0.8}, ttr=30) for number in range(hands + 2)]
         await worker.handler("started", times=hands)
         assert await worker.stop() == 0
+        assert (await worker.event("worker.stopping"))["reason"] == "signal"
         done = worker.told("handler", "started")
         assert len(done) == hands and sorted(worker.told("event", "job.finished")) == sorted(done)
         for job in jobs:

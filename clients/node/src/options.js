@@ -51,7 +51,7 @@ function checkedUrl(name, url) {
     throw new TypeError(name === 'url' ? SINGLE : `${name} must be a single URL, not ${withoutPassword(url)}`);
   }
   const address = parsed(url);
-  if (!['http:', 'https:'].includes(address?.protocol)) {
+  if (!['http:', 'https:'].includes(address?.protocol) || address.search || address.hash) {
     const not = withoutPassword(url);
     throw new TypeError(`${name} must be an http or https URL such as http://localhost:8000, not ${not}`);
   }

@@ -162,27 +162,3 @@ test('of a batch only what a stopping instance refused goes to the next one', as
   const answers = await client.batch([{ command: 'run', id: 'a' }, { command: 'run', id: 'b' }]);
   assert.deepEqual(answers.map((answer) => answer.id), ['a', 'b']);
 });
-
-for (const host of ['127.0.0.1:1', 'nowhere.invalid']) {
-  test(`${host}: an error without an answer names the command, its job and the address`, async (t) => {
-    const url = `http://${host}`;
-    const { client } = clientOf(t, [url, `${url}/`, new URL(url)], { retry_for_s: 0 });
-    await assert.rejects(client.delete('ord-7'), ({ message, maybe_done }) => (
-      message.startsWith(`delete ord-7: ${url}: no connection: `) && !maybe_done
-    ));
-  });
-}
-
-test('the refusal of a command without a name, or with strange topics, is that refusal', async (t) => {
-  const answers = ['command is missing', 'topics must be a list'].map((error) => ({ success: false, code: 'BAD_FIELD', error }));
-  const one = await instance(t, { status: 200, answer: answers });
-  const { client } = clientOf(t, [one.url]);
-  const refused = await client.batch([{ id: 'ord-7' }, { command: 'pop', topics: 'mail' }]);
-  assert.deepEqual(refused.map(({ message }) => message), ['command is missing', 'topics must be a list']);
-});
-
-test('the last error says that an earlier attempt, at another address, may have been executed', async (t) => {
-  const one = await instance(t, 'break');
-  const { client } = clientOf(t, [one.url, await refusing()], { retry_for_s: 0 });
-  await assert.rejects(client.get('x'), (error) => error instanceof UnreachableError && error.maybe_done);
-});

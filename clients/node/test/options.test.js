@@ -6,30 +6,16 @@ import { Client, Worker } from '../src/index.js';
 
 const url = 'http://localhost:1';
 
+// Those that JSON cannot express, or that only this client has; tests/conformance/scenario.json has the others.
 const OF_THE_CLIENT = {
-  url: [undefined, '', 'localhost:8000', 'ftp://localhost', 'somewhere', ['http://a', 'http://b'], 'http://a,http://b'],
-  urls: [['http://a']], // beside `url`
-  timeout_s: [0, -1, NaN, '10', null],
-  connect_timeout_s: [0, -1, NaN],
-  headers: [null, 'x', { 'a b': 'c' }, { a: 'b\n' }, { a: undefined }],
+  timeout_s: [NaN, null], connect_timeout_s: [NaN], headers: [null, 'x', { a: undefined }],
 };
 
 const OF_THE_WORKER = {
   ...OF_THE_CLIENT,
-  concurrency: [0, 1.5, -1, NaN, '3', Infinity],
-  name: ['', 'x'.repeat(129), null],
-  poll_s: [0, -1, 61, NaN],
-  grace_s: [-1, NaN],
-  heartbeat_s: [-1, NaN],
-  keep_alive_s: [-1, NaN],
-  on_event: ['x'],
-  on_error: [1],
-  on_death: [{}],
-  logger: [null, {}, { info: console.info }, 'x'],
-  max_jobs: [0, -1, 1.5, NaN, '3', Infinity],
-  max_time_s: [0, -1, NaN, '3'],
-  memory_mb: [0, -1, NaN, '3'],
-  retry_for_s: [3], // a worker repeats for as long as it takes
+  concurrency: [NaN, Infinity], name: [null], poll_s: [NaN], grace_s: [NaN], heartbeat_s: [NaN], keep_alive_s: [NaN],
+  on_event: ['x'], on_error: [1], on_death: [{}], logger: [null, {}, { info: console.info }, 'x'],
+  max_jobs: [NaN, Infinity], max_time_s: [NaN, '3'], memory_mb: [NaN, '3'],
 };
 
 function refuses(Type, options) {
@@ -40,7 +26,7 @@ function refuses(Type, options) {
   }
 }
 
-refuses(Client, { ...OF_THE_CLIENT, retry_for_s: [-1, NaN], timeout: [3] });
+refuses(Client, { ...OF_THE_CLIENT, retry_for_s: [NaN] });
 refuses(Worker, OF_THE_WORKER);
 
 test('a client and a worker take a URL and options, or options with url or urls', () => {
@@ -48,15 +34,13 @@ test('a client and a worker take a URL and options, or options with url or urls'
     new Type(url);
     new Type(new URL(url), { timeout_s: 3 });
     new Type({ urls: [url, new URL('http://localhost:2/queue')], timeout_s: 3 });
-    for (const wrong of [[], [undefined], [[url]], [{}], [{ urls: [] }], [{ urls: url }], [{ urls: [url, 'x'] }], [{ url }, {}]]) {
+    for (const wrong of [[], [undefined], [[url]], [{ url }, {}]]) {
       assert.throws(() => new Type(...wrong), { name: 'TypeError', message: /url/ });
     }
     for (const twice of [{ url }, { urls: [url] }]) assert.throws(() => new Type(url, twice), /not both/);
   }
-  assert.throws(() => new Client({ urls: ['http://a,http://b'] }), /urls/);
   assert.throws(() => new Client({ ulrs: [url] }), /url or urls is required; the options given are ulrs/);
   assert.throws(() => new Client([url]), /use the option urls/);
-  assert.throws(() => new Client(url, { dealy: 3 }), /unknown option dealy/);
 });
 
 test('fields that are no object are refused, with an object that would do', async () => {
@@ -68,15 +52,7 @@ test('fields that are no object are refused, with an object that would do', asyn
   await assert.rejects(client.pop('t', 20), shows('{ wait: 20 }'));
   await assert.rejects(client.release('x', 30), shows('{ delay: 30 }'));
   await assert.rejects(client.pause('t', [60]), shows('pause must be an object'));
-});
-
-test('a batch of no commands is refused, with one that would do', async () => {
-  const client = new Client(url);
-  const wanted = "batch needs an array of commands, such as [{ command: 'stats' }]";
-  const refused = [[{ command: 'stats' }, ', not an object'], [undefined, ', not undefined'], ['stats', ', not a string']];
-  for (const [commands, came] of [...refused, [[null], '; one is null'], [[undefined], '; one is undefined'], [[[]], '; one is an array']]) {
-    await assert.rejects(client.batch(commands), { name: 'TypeError', message: wanted + came });
-  }
+  await assert.rejects(client.token('revoke', 'aaaaaaaa'), shows("{ id: 'aaaaaaaa' }"));
 });
 
 test('the longest times are no short ones', () => {

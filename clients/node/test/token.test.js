@@ -1,4 +1,4 @@
-/** Run by `npm run check`: where a client's token comes from, its form, and that nothing shows it. */
+/** Run by `npm run check`: when a client reads its token's file again, and that nothing shows the token. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,46 +18,6 @@ const url = 'http://localhost:1';
 const folder = mkdtempSync(join(tmpdir(), 'jq-token-'));
 const file = join(folder, 'token');
 process.on('exit', () => rmSync(folder, { recursive: true }));
-
-const shown = (options, environment = {}, isTaken = false) => new Token(options, isTaken, environment).shown;
-
-test('the token is the option, or what the file holds, or JOBQUEUE_TOKEN', () => {
-  writeFileSync(file, `${ONE}\n`);
-  assert.equal(shown({ token: PADDED }, { JOBQUEUE_TOKEN: ONE }), `Bearer ${PADDED}`);
-  assert.equal(shown({ token_file: file }, { JOBQUEUE_TOKEN: PADDED }), `Bearer ${ONE}`);
-  assert.equal(shown({}, { JOBQUEUE_TOKEN: ONE }), `Bearer ${ONE}`);
-  assert.equal(shown({}, { JOBQUEUE_TOKEN: '' }), null);
-  assert.equal(shown({}), null);
-});
-
-test('a token that begins as the service\'s do and has a typing error is refused before anything is sent', () => {
-  for (const wrong of [WRONG, ONE.slice(0, -1), `${ONE}x`, ONE.toLowerCase(), 'jqt_', ONE.replace('9', '-')]) {
-    for (const Type of [Client, Worker]) {
-      assert.throws(() => new Type(url, { token: wrong }), { name: 'TypeError', message: /^token has a typing error/ });
-    }
-    writeFileSync(file, wrong);
-    assert.throws(() => new Client(url, { token_file: file }), { name: 'TypeError', message: /token_file/ });
-    assert.throws(() => shown({}, { JOBQUEUE_TOKEN: wrong }), { name: 'TypeError', message: /JOBQUEUE_TOKEN/ });
-  }
-});
-
-test('a token of a proxy is sent as it is, if a header can hold it', () => {
-  assert.equal(shown({ token: 'proxy.token-1=' }), 'Bearer proxy.token-1=');
-  for (const wrong of ['', 'a b', 'a\r\nX: y', 'ä', 7, {}]) assert.throws(() => shown({ token: wrong }), /token/);
-});
-
-test('one place for credentials: the option excludes others, and the environment stands back', () => {
-  assert.throws(() => new Client(url, { token: ONE, token_file: file }), /not both/);
-  for (const taken of [{ headers: { authorization: 'Basic x' } }, { url: 'http://user:word@localhost:1' }]) {
-    assert.throws(() => new Client({ url, ...taken, token: ONE }), /not both/);
-  }
-  assert.equal(shown({}, { JOBQUEUE_TOKEN: ONE }, true), null);
-});
-
-test('a file that cannot be read is told at once, by the option\'s name', () => {
-  assert.throws(() => new Client(url, { token_file: join(folder, 'none') }), { name: 'TypeError', message: /^token_file/ });
-  assert.throws(() => new Client(url, { token_file: folder }), /^TypeError: token_file/);
-});
 
 test('a file is read again only for the token that it had, and a broken one changes nothing', () => {
   writeFileSync(file, ONE);

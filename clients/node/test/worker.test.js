@@ -6,9 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Lost, Worker } from '../src/index.js';
 
-const now = Date.now() / 1000;
-const job = { id: 'x', topic: 't', value: 1, lease: 1, attempt: 1, tries: 16, due: now - 100, ttr: 60, headers: null };
-const AGAIN = { ...job, id: 'again', attempt: 2, ready: now - 10 };
+const job = { id: 'x', topic: 't', value: 1, lease: 1, attempt: 1, tries: 16, due: 0, ttr: 60, headers: null };
 
 /** A server that delivers these jobs to the first pop, and accepts all else. */
 async function delivering(t, jobs) {
@@ -26,17 +24,6 @@ async function delivering(t, jobs) {
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
   return `http://127.0.0.1:${server.address().port}`;
 }
-
-test('the lateness of a delivery counts from when the job became ready again', async (t) => {
-  const late = {};
-  const worker = new Worker(await delivering(t, [job, AGAIN]), {
-    logger: { info() {}, error() {} },
-    on_event: (name, { id, late_s }) => { if (name === 'job.started') late[id] = Math.round(late_s / 10) * 10; },
-  });
-  worker.job('t', () => { if (Object.keys(late).length === 2) worker.stop(); });
-  await worker.run();
-  assert.deepEqual(late, { x: 100, again: 10 });
-});
 
 test('an error after the loss of a job reaches on_error, but not that its signal was aborted', async (t) => {
   const thrown = [];

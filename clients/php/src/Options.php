@@ -34,6 +34,7 @@ final class Options
         $parts = is_string($url) ? parse_url($url) : false;
         $scheme = strtolower($parts['scheme'] ?? '');
         $is = in_array($scheme, ['http', 'https'], true) && isset($parts['host'])
+            && str_starts_with($parts['host'], '[') === str_ends_with($parts['host'], ']')
             && !isset($parts['query']) && !isset($parts['fragment']) && preg_match('/^[!-~]+$/D', $text) === 1;
         $several = str_contains($text, ',');
         $shown = self::withoutPassword($text);
@@ -79,7 +80,8 @@ final class Options
     public static function headers(#[\SensitiveParameter] array $headers): void
     {
         foreach ($headers as $name => $value) {
-            $is = is_string($value) && preg_match('/^[!-9;-~]+:[ -~]*$/D', "$name:$value") === 1;
+            $is = preg_match('/^[!-9;-~]+$/D', (string) $name) === 1
+                && is_string($value) && preg_match('/^[ -~]*$/D', $value) === 1;
             self::must($is, "headers must have names and values of printable ASCII: '$name' does not");
         }
     }

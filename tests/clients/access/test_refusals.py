@@ -11,7 +11,6 @@ import pytest
 from jobqueue_client import (
     AsyncClient,
     Client,
-    Forbidden,
     JobQueueError,
     ShuttingDown,
     Unauthorized,
@@ -23,7 +22,7 @@ from jobqueue_client.worker import contact as contacts
 from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.report import Report
 
-from tests.clients.access.guarded import DONE, UNAUTHORIZED, Guarded, Reply, accepts
+from tests.clients.access.guarded import UNAUTHORIZED, Guarded, Reply, accepts
 from tests.conformance.tokens import NEWER_TOKEN, TOKEN
 
 JOB = {"id": "x", "topic": "t", "value": 1, "lease": 1, "attempt": 1, "tries": 16, "due": 0, "ttr": 60, "headers": None}
@@ -65,17 +64,6 @@ def test_threads_that_share_a_client_all_find_the_new_token(file: Path) -> None:
     assert failures == []
 
 
-def test_a_proxy_that_refuses_the_token_has_the_file_read_again_too(file: Path) -> None:
-    def reply(authorization: str | None, asked: Any) -> Reply:
-        return DONE if authorization == f"Bearer {NEWER_TOKEN}" else (401, "a proxy's page")
-
-    with Guarded(reply).serving() as server, Client(server.url, token_file=file) as client:
-        with pytest.raises(Unreachable, match="HTTP status 401"):
-            client.stats()
-        file.write_text(NEWER_TOKEN)
-        assert client.stats()
-
-
 async def test_a_worker_whose_token_is_refused_for_too_long_ends_with_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,18 +82,6 @@ async def test_a_worker_whose_token_is_refused_for_too_long_ends_with_the_error(
         finishes = [each for each in server.seen if isinstance(each.commands, list)]
         assert len(finishes) > 1
         assert finishes[-1].commands[0] == {"id": "x", "lease": 1, "command": "finish"}
-
-
-async def test_a_worker_whose_topic_is_forbidden_ends_at_once_with_what_it_lacks() -> None:
-    sentence = "this token may not consume from mail"
-    answer = {"success": False, "code": "FORBIDDEN", "error": sentence, "right": "consume", "topic": "mail"}
-    with Guarded(lambda authorization, asked: (403, answer)).serving() as server:
-        worker = Worker(server.url, token=TOKEN)
-        worker.job("mail")(lambda job: None)
-        with pytest.raises(Forbidden, match=sentence) as raised:
-            await worker.serve()
-        assert (raised.value.right, raised.value.topic) == ("consume", "mail")
-        assert len(server.seen) == 1
 
 
 def test_a_token_is_given_up_only_after_a_time_in_which_every_answer_refused_it(

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from jobqueue_client import Bury, Forbidden, Job, JobQueueError, Refused, Retry, Unreachable, Worker
+from jobqueue_client import (
+    AsyncClient,
+    Bury,
+    Client,
+    Forbidden,
+    Job,
+    JobQueueError,
+    Refused,
+    Retry,
+    Unreachable,
+    Worker,
+)
 
 _FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "created", "last_try")
 _LOCAL = (ValueError, TypeError, RecursionError)
@@ -50,7 +62,9 @@ class Conversation:
         if method in ("pop", "pop_many"):
             return Call(method, [named.pop("topics") if "topics" in named else named.pop("topic")], named)
         if method == "batch":
-            commands = [{**each, "at": _at(each["at"])} if "at" in each else each for each in named["commands"]]
+            commands = named["commands"]
+            if isinstance(commands, list):
+                commands = [_timed(each) if isinstance(each, dict) else each for each in commands]
             return Call(method, [commands], {})
         return Call(method, asked.get("positional", []), named)
 
@@ -102,17 +116,39 @@ def options_of(url: str, options: str) -> dict[str, Any]:
     return given if "urls" in given else {"url": url, **given}
 
 
+def made(
+    client: type[Client | AsyncClient], options: Mapping[str, Any], of: str = "client", **environment: str
+) -> Client | AsyncClient | Worker:
+    """A client or a worker with exactly these options, while these variables are set."""
+    os.environ.update(environment)
+    try:
+        return (Worker if of == "worker" else client)(**options)
+    finally:
+        for name in environment:
+            del os.environ[name]
+
+
 def event(name: str, fields: dict[str, Any]) -> None:
     """Write the line of an event, with the text of its error."""
     say({"event": name, **fields, **({"error": str(fields["error"])} if "error" in fields else {})})
 
 
-def work(handle: Callable[[Job], Any], url: str, options: str) -> None:
+def work(handle: Callable[[Job], Any], middleware: tuple[Any, ...], url: str, options: str) -> None:
     """Work until a signal arrives. A worker retries until it is answered, so it has no option retry_for_s."""
     given = options_of(url, options)
     given.pop("retry_for_s", None)
     topics = given.pop("topics")
-    works = Worker(on_event=event, **given)
+    used = middleware if given.pop("middleware", False) else ()
+    works = Worker(
+        on_event=event,
+        on_error=lambda error, job: say({"hook": "error", "id": job.id, "message": str(error)}),
+        on_death=lambda job, reason, error: say(
+            {"hook": "death", "id": job.id, "reason": reason, "message": error and str(error)}
+        ),
+        **given,
+    )
+    for each in used:
+        works.use(each)
     for topic in topics:
         works.job(topic)(handle)
     clean = works.run()
@@ -130,7 +166,12 @@ def lost(job: Job) -> None:
     say({"handler": "lost", "id": job.id, "reason": job.lost})
 
 
-def end(job: Job) -> None:
+def around(job: Job, word: str) -> None:
+    """Write the line of a middleware."""
+    say({"around": word, "id": job.id})
+
+
+def end(job: Job) -> str:
     """End as the body says: return or raise."""
     given = {name: job.body[name] for name in ("after", "attempt", "reason") if name in job.body}
     match job.body["do"]:
@@ -143,3 +184,4 @@ def end(job: Job) -> None:
         case "watch":
             job.check()
     say({"handler": "returned", "id": job.id})
+    return "done"

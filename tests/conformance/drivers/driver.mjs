@@ -83,15 +83,35 @@ async function answered(client, { call, args, positional }) {
   }
 }
 
-async function runClient() {
-  let client;
+/** A client or a worker with exactly these options, while these variables are set. */
+function made({ of, options: given, ...environment }) {
+  Object.assign(process.env, environment);
   try {
-    client = new Client(withAddress(JSON.parse(options)));
-  } catch (error) {
-    tell({ error: described(error) });
-    return;
+    return new (of === 'worker' ? Worker : Client)(given);
+  } finally {
+    for (const name of Object.keys(environment)) delete process.env[name];
   }
-  for await (const line of createInterface({ input: process.stdin })) tell(await answered(client, JSON.parse(line)));
+}
+
+async function runClient() {
+  let client = new Client(withAddress(JSON.parse(options)));
+  for await (const line of createInterface({ input: process.stdin })) {
+    const asked = JSON.parse(line);
+    if (asked.call !== 'new') {
+      tell(await answered(client, asked));
+      continue;
+    }
+    try {
+      const one = made(asked.args);
+      if (one instanceof Client) {
+        client.close();
+        client = one;
+      }
+      tell({ ok: null });
+    } catch (error) {
+      tell({ error: described(error) });
+    }
+  }
   client.close();
 }
 
@@ -114,11 +134,30 @@ async function handle(job) {
   tell({ handler: 'started', id: job.id, attempt: job.attempt, lease: job.lease, body: job.body });
   await DEEDS[job.body.do](job);
   tell({ handler: 'returned', id: job.id });
+  return 'done';
+}
+
+/** Middleware: the outer one writes what it is around; the inner one may bury the job, and buries one that failed. */
+async function outer({ id }, next) {
+  tell({ around: 'outer', id });
+  tell({ around: `outer after ${await next()}`, id });
+}
+
+async function inner({ id, body }, next) {
+  tell({ around: 'inner', id });
+  if (body.inner === 'buries') throw new Bury('not this one');
+  return next().catch((error) => { throw error.constructor === Error ? new Bury(`inner: ${error.message}`) : error; });
 }
 
 async function runWorker() {
-  const { topics, ...rest } = JSON.parse(options);
-  const worker = new Worker({ ...withAddress(rest), on_event: (event, fields) => tell({ event, ...fields }) });
+  const { topics, middleware, ...rest } = JSON.parse(options);
+  const worker = new Worker({
+    ...withAddress(rest),
+    on_event: (event, { error, ...fields }) => tell({ event, ...fields, ...(error && { error: error.message }) }),
+    on_error: ({ message }, { id }) => tell({ hook: 'error', id, message }),
+    on_death: ({ id }, reason, error) => tell({ hook: 'death', id, reason, message: error?.message }),
+  });
+  if (middleware) [outer, inner].forEach((each) => worker.use(each));
   for (const topic of topics) worker.job(topic, handle);
   const clean = await worker.run();
   tell({ clean });

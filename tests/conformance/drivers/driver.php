@@ -36,16 +36,17 @@ function tell(array $line): void
 function client(string $url, array $options): int
 {
     $options['headers'] = (array) ($options['headers'] ?? []);
-    try {
-        $client = new Client(...addressed($url, $options), objects: true);
-    } catch (Throwable $error) {
-        tell(['error' => told($error)]);
-        return 0;
-    }
+    $client = new Client(...addressed($url, $options), objects: true);
     $popped = [];
     while (($line = fgets(STDIN)) !== false) {
         try {
             $request = given($line);
+            if ($request['call'] === 'new') {
+                $one = made((array) $request['args']);
+                $client = $one instanceof Client ? $one : $client;
+                tell(['ok' => null]);
+                continue;
+            }
             $arguments = arguments($request['call'], (array) ($request['args'] ?? []), $popped);
             $result = $client->{method($request['call'])}(...($request['positional'] ?? []), ...$arguments);
             foreach (is_array($result) ? $result : [$result] as $job) {
@@ -68,6 +69,22 @@ function client(string $url, array $options): int
 function addressed(string $url, array $options): array
 {
     return isset($options['urls']) ? $options : ['url' => $url] + $options;
+}
+
+/** @param array<string, mixed> $args its `options`, exactly; what it is `of`; the rest are variables meanwhile */
+function made(array $args): Client|Worker
+{
+    $environment = array_diff_key($args, ['of' => 0, 'options' => 0]);
+    $options = (array) $args['options'];
+    if (($options['headers'] ?? null) instanceof stdClass) {
+        $options['headers'] = (array) $options['headers'];
+    }
+    array_map(fn (string $name) => putenv("$name=$environment[$name]"), array_keys($environment));
+    try {
+        return ($args['of'] ?? '') === 'worker' ? new Worker(...$options) : new Client(...$options, objects: true);
+    } finally {
+        array_map(putenv(...), array_keys($environment));
+    }
 }
 
 function method(string $call): string
@@ -97,7 +114,8 @@ function arguments(string $call, array $given, array $popped): array
         $given['headers'] = (array) $given['headers'];
     }
     if ($call === 'batch') {
-        $given['commands'] = array_map(static fn (mixed $command) => (array) $command, $given['commands']);
+        $plain = static fn (mixed $command) => $command instanceof stdClass ? (array) $command : $command;
+        $given['commands'] = array_map($plain, (array) $given['commands']);
     }
     return $given;
 }
@@ -175,10 +193,20 @@ function told(Throwable $error): array
 function worker(string $url, array $options): int
 {
     // In PHP a worker always runs one job at a time.
-    $given = array_diff_key($options, ['topics' => 0, 'concurrency' => 0]);
+    $given = array_diff_key($options, ['topics' => 0, 'concurrency' => 0, 'middleware' => 0]);
     $given['headers'] = (array) ($given['headers'] ?? []);
-    $tellEvent = static fn (string $name, array $fields) => tell(['event' => $name] + $fields);
-    $worker = new Worker(...addressed($url, $given), objects: true, on_event: $tellEvent);
+    $message = static fn (array $fields) => isset($fields['error']) ? ['error' => $fields['error']->getMessage()] : [];
+    $hooks = [
+        'on_event' => static fn (string $name, array $fields) => tell(['event' => $name] + $message($fields) + $fields),
+        'on_error' => static fn (Throwable $error, Job $job)
+            => tell(['hook' => 'error', 'id' => $job->id, 'message' => $error->getMessage()]),
+        'on_death' => static fn (Job $job, ?string $reason, ?Throwable $error)
+            => tell(['hook' => 'death', 'id' => $job->id, 'reason' => $reason, 'message' => $error?->getMessage()]),
+    ];
+    $worker = new Worker(...addressed($url, $given), ...$hooks, objects: true);
+    foreach (($options['middleware'] ?? false) ? [outer(...), inner(...)] : [] as $middleware) {
+        $worker->use($middleware);
+    }
     foreach ($options['topics'] as $topic) {
         $worker->job($topic, handle(...));
     }
@@ -187,12 +215,33 @@ function worker(string $url, array $options): int
     return $clean ? 0 : 1;
 }
 
-function handle(Job $job): void
+function outer(Job $job, callable $next): void
+{
+    tell(['around' => 'outer', 'id' => $job->id]);
+    tell(['around' => 'outer after ' . $next(), 'id' => $job->id]);
+}
+
+/** Buries what it is to bury, and what failed. */
+function inner(Job $job, callable $next): mixed
+{
+    tell(['around' => 'inner', 'id' => $job->id]);
+    if (($job->body->inner ?? '') === 'buries') {
+        throw new Bury('not this one');
+    }
+    try {
+        return $next();
+    } catch (RuntimeException $error) {
+        throw $error::class === RuntimeException::class ? new Bury("inner: {$error->getMessage()}") : $error;
+    }
+}
+
+function handle(Job $job): string
 {
     $started = ['id' => $job->id, 'attempt' => $job->attempt, 'lease' => $job->lease, 'body' => $job->body];
     tell(['handler' => 'started'] + $started);
     obey($job);
     tell(['handler' => 'returned', 'id' => $job->id]);
+    return 'done';
 }
 
 function obey(Job $job): void

@@ -43,6 +43,9 @@ final class Certificates
             self::check($name, $file, $content);
             $options[$option] = $file;
         }
+        if (isset($files['cert_file']) && !isset($files['key_file'])) {
+            self::check('cert_file', $files['cert_file'], self::FILES['key_file'][1]);
+        }
         if (isset($files['ca_file'])) {
             $options[CURLOPT_CAPATH] = '/dev/null'; // no authorities of the system beside those of the file
         }
