@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import time
@@ -73,14 +72,6 @@ async def test_peek_shows_jobs_as_get_does_and_reserves_none(client: Client) -> 
     }
 
 
-async def test_the_pages_of_a_peek_give_each_job_once_a_hundred_by_default(client: Client) -> None:
-    await add(client, 230, delay=100)
-    assert len((await client.ask("peek", topic="t"))["jobs"]) == 100
-    for count in (None, 7, 229, 230, 1000):
-        jobs = await all_of(client, "peek", "jobs", topic="t", count=count)
-        assert sorted(int(job["id"]) for job in jobs) == list(range(230))
-
-
 async def test_a_peek_may_begin_at_a_time(client: Client) -> None:
     begin = int(time.time()) + 1_000_000
     for n in range(5):
@@ -97,50 +88,6 @@ async def test_a_peek_may_begin_at_a_time(client: Client) -> None:
     for state in ({}, {"state": "ready"}):
         answer = await client.ask("peek", topic="t", **state, **{"from": begin})
         assert answer["error"] == "from needs a state that goes by time: delayed, reserved or dead"
-
-
-async def test_find_gives_the_jobs_of_a_topic_whose_ids_begin_with_a_prefix_without_bodies(client: Client) -> None:
-    await add(client, 30, topic="u")
-    for state in ("delayed", "ready"):
-        for n in range(15):
-            job_id = f"order:{state}-{n}"
-            await client.ask("add", topic="t", id=job_id, body={"n": n}, delay=3600 if state == "delayed" else 0)
-    found = await all_of(client, "find", "jobs", topic="t", prefix="order:delayed-1", count=2)
-    assert sorted(job["id"] for job in found) == sorted(f"order:delayed-{n}" for n in (1, 10, 11, 12, 13, 14))
-    assert not any("value" in job for job in found)
-    assert await all_of(client, "find", "jobs", topic="t", prefix="order:d", state="ready") == []
-    assert (await client.ask("find", topic="nobody", prefix="order:"))["known"] is False
-    looked, cursor = list[int](), None
-    while not looked or cursor:
-        page = await client.ask("find", topic="t", prefix="order:", count=10, cursor=cursor)
-        looked.append(page["looked"])
-        cursor = page["cursor"]
-    assert looked == sorted(looked) and looked[-1] == 45  # the entries in buckets once more for reserved jobs
-    answer = await client.ask("find", topic="t", prefix="a b")
-    assert (answer["code"], answer["field"]) == ("BAD_FIELD", "prefix")
-
-
-async def test_pause_and_resume_over_the_wire(client: Client) -> None:
-    await add(client, 1)
-    assert await client.ask("pause", topic="t") == {"success": True, "topic": "t", "until": None}
-    assert (await client.ask("pop", topic="t"))["id"] is None
-    (told,) = (await client.ask("topics"))["topics"]
-    assert (told["counts"]["ready"], told["paused"], told["paused_until"]) == (1, True, None)
-    before = time.time()
-    paused = await client.ask("pause", topic="t", seconds=1000.0001)
-    assert 1000 < paused["until"] - before < 1010
-    told = (await client.ask("topics"))["topics"][0]
-    assert (told["paused"], told["paused_until"]) == (True, paused["until"])
-    assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": True}
-    assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": False}
-    assert (await client.ask("topics"))["topics"][0].keys() == {
-        "topic",
-        "counts",
-        "oldest_ready_s",
-        "workers",
-        "paused",
-    }
-    assert (await client.ask("pop", topic="t"))["id"] == "0"
 
 
 async def test_a_paused_topic_says_so_wherever_one_looks_for_its_jobs(client: Client) -> None:
@@ -173,23 +120,6 @@ async def test_a_topic_that_does_not_exist_is_not_known(client: Client) -> None:
     assert "known" not in await client.ask("pop", topic="t")  # it has a job, though none was ever ready
 
 
-async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_and_not_before(client: Client) -> None:
-    paused = await client.ask("pause", topic="t", seconds=0.4)
-    await add(client, 1)
-    popped = await client.ask("pop", topic="t", wait=20)
-    assert popped["id"] == "0"
-    assert paused["until"] <= popped["lease"] / 1e6 < paused["until"] + 2
-    await client.ask("pause", topic="t")
-    waiting = asyncio.create_task(client.ask("pop", topic="t", wait=20))
-    await client.ask("add", topic="t", id="b", body=1)
-    assert (await client.ask("pop", topics=["t"], wait=0.05))["id"] is None
-    assert not waiting.done()
-    resumed = time.time()
-    await client.ask("resume", topic="t")
-    popped = await waiting
-    assert popped["id"] == "b" and popped["lease"] / 1e6 >= resumed - 0.001
-
-
 async def test_a_topic_shows_how_long_its_oldest_job_has_waited_and_how_many_workers_poll_it(client: Client) -> None:
     await add(client, 2, topic="polled")
     (told,) = (await client.ask("topics"))["topics"]
@@ -203,36 +133,6 @@ async def test_a_topic_shows_how_long_its_oldest_job_has_waited_and_how_many_wor
         return (told["workers"], told["oldest_ready_s"]) == (2, None)
 
     await until(polled)
-
-
-async def test_topics_are_listed_in_pages_and_by_pattern(client: Client) -> None:
-    names = [f"order-close:{n}" for n in range(300)]
-    await client.batch([{"command": "add", "topic": name, "id": name, "body": 1} for name in names])
-    first = await client.ask("topics")
-    assert first.keys() == {"success", "topics", "cursor"} and first["cursor"]
-    topics = await all_of(client, "topics", "topics")
-    assert sorted(topic["topic"] for topic in topics) == sorted(names)
-    assert topics[0]["counts"] == {"delayed": 0, "ready": 1, "reserved": 0, "dead": 0}
-    some = await all_of(client, "topics", "topics", pattern="order-*:29?")
-    assert sorted(topic["topic"] for topic in some) == names[290:]
-    assert await all_of(client, "topics", "topics", pattern="nothing*") == []
-
-
-async def test_purge_deletes_by_state_or_all_and_tells_how_many(client: Client) -> None:
-    await one_in_each_state(client)
-    await client.ask("add", topic="u", id="other", body=1)
-    status, answer = await client.post(b'{"command":"purge","topic":"t","state":"dead"}')
-    assert (status, answer) == (200, {"success": True, "topic": "t", "count": 1, "cursor": None})
-    lease = (await client.ask("get", id="reserved"))["lease"]
-    assert (await client.ask("purge", topic="t"))["count"] == 3
-    refused = await client.ask("finish", id="reserved", lease=lease)
-    assert (refused["code"], refused["state"]) == ("NOT_FOUND", "deleted")
-    again = await client.ask("add", topic="t", id="ready", body=1)
-    assert (again["code"], again["state"]) == ("ALREADY_EXISTS", "deleted")
-    stats = await client.ask("stats", topic="t")
-    assert (stats["counts"], stats["totals"]["deleted"]) == (dict.fromkeys(WORDS, 0), 4)
-    assert (await client.ask("stats", topic="u"))["counts"]["ready"] == 1
-    assert (await client.ask("purge", topic="nothing"))["count"] == 0
 
 
 def cursor_of(place: Any) -> str:

@@ -77,33 +77,6 @@ async def test_the_clock_begins_at_the_real_time_and_stands_still(client: Client
     assert (await client.ask("clock", advance=0))["now"] == pytest.approx(begun, abs=0.01)
 
 
-async def test_small_steps_add_up_to_the_whole_delay(client: Client) -> None:
-    for number in range(20):
-        await add(client, str(number), delay=3)
-    for _ in range(3):
-        await advance(client, 1)
-    assert len(await popped(client)) == 20
-
-
-async def test_a_time_of_day_is_reached(client: Client) -> None:
-    await add(client, at=(await client.ask("clock"))["now"] + DAY_S)
-    assert await popped(client) == []
-    await advance(client, DAY_S)
-    assert await popped(client) == ["a"]
-
-
-async def test_a_lease_ends_when_the_clock_passes_its_ttr(client: Client) -> None:
-    await add(client, ttr=60)
-    first = (await client.ask("pop", topic="t"))["lease"]
-    await advance(client, 59)
-    assert await popped(client) == []
-    await advance(client, 1)
-    second = await client.ask("pop", topic="t")
-    assert (second["id"], second["attempt"]) == ("a", 2)
-    assert second["lease"] > first
-    assert (await client.ask("finish", id="a", lease=first))["code"] == "STALE_LEASE"
-
-
 async def test_one_long_advance_goes_through_everything_that_happens_in_it(client: Client) -> None:
     """The lease ends after 60 s, and the back-off of 30 s begins there."""
     begun = (await client.ask("clock"))["now"]
@@ -113,44 +86,6 @@ async def test_one_long_advance_goes_through_everything_that_happens_in_it(clien
     job = await client.ask("get", id="a")
     assert job["state"] == "ready"
     assert job["ready_since"] - begun == pytest.approx(90, abs=0.1)
-
-
-async def test_a_released_job_climbs_its_back_off(client: Client) -> None:
-    await add(client, backoff=[15, 30, 180])
-    for step in (15, 30, 180, 180):
-        assert await popped(client) == ["a"]
-        await client.ask("release", id="a")
-        await advance(client, step - 1)
-        assert await popped(client) == []
-        await advance(client, 1)
-
-
-async def test_a_job_that_nobody_pops_dies_at_the_end_of_its_ttl(client: Client) -> None:
-    await add(client, ttl=600)
-    await advance(client, 601)
-    job = await client.ask("get", id="a")
-    assert (job["state"], job["cause"]) == ("dead", "ttl")
-
-
-async def test_an_ended_job_is_remembered_for_its_retention_by_the_clock(client: Client) -> None:
-    await add(client, retention=0.2)
-    await popped(client)
-    await client.ask("finish", id="a")
-    await asyncio.sleep(0.4)
-    assert await state(client) == "finished"
-    await advance(client, 1)
-    assert await state(client) == "NOT_FOUND"
-    assert (await add(client))["result"] == "created"
-
-
-async def test_a_pause_ends_by_the_clock(client: Client) -> None:
-    await add(client)
-    await client.ask("pause", topic="t", seconds=0.2)
-    await asyncio.sleep(0.4)
-    assert await popped(client) == []
-    await advance(client, 1)
-    assert (await client.ask("resume", topic="t"))["was_paused"] is False
-    assert await popped(client) == ["a"]
 
 
 async def test_parked_pops_get_what_an_advance_makes_ready(client: Client, _service: ServiceProcess) -> None:
@@ -245,15 +180,6 @@ async def test_clock_goes_in_an_array_between_others(client: Client) -> None:
     )
     assert [each.get("code") for each in answers] == [None, None, "UNKNOWN_COMMAND", "UNKNOWN_FIELD", None]
     assert answers[-1]["id"] == "a"
-
-
-async def test_a_pop_follows_finishes_in_one_array(client: Client) -> None:
-    await add(client)
-    await add(client, "b")
-    assert (await client.ask("pop", topic="t"))["id"] == "a"
-    async with asyncio.timeout(20):
-        answers = await client.batch([{"command": "finish", "id": "a"}, {"command": "pop", "topic": "t", "wait": 5}])
-    assert (answers[0]["state"], answers[1]["id"]) == ("finished", "b")
 
 
 async def test_metrics_are_answered_however_odd_the_clock(client: Client, _service: ServiceProcess) -> None:

@@ -45,6 +45,16 @@ async def by_delay(pool: Pool, clock: HeldClock) -> None:
     await tick_all(pool)
 
 
+async def by_run(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", delay_ms=60_000)
+    await pool.run("a")
+
+
+async def by_update(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", delay_ms=60_000)
+    await pool.update("a", delay_ms=0)
+
+
 async def by_ttr(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "a", "elsewhere", ttr_ms=1_000)
     await pop_one(pool, "elsewhere")
@@ -52,12 +62,23 @@ async def by_ttr(pool: Pool, clock: HeldClock) -> None:
     await tick_all(pool)
 
 
+async def by_release(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", "elsewhere")
+    await pool.release("a", (await pop_one(pool, "elsewhere")).lease, delay_ms=0)
+
+
+async def by_kick(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", "elsewhere")
+    await pool.bury("a", (await pop_one(pool, "elsewhere")).lease)
+    await pool.kick(["a"])
+
+
 async def by_unpop(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "a", "elsewhere")
     await pool.unpop(await pop(pool, "elsewhere"))
 
 
-@pytest.mark.parametrize("way", [by_add, by_replace, by_delay])
+@pytest.mark.parametrize("way", [by_add, by_replace, by_delay, by_run, by_update])
 async def test_a_waiting_pop_gets_what_becomes_ready(
     waiting: Waiting, pool: Pool, clock: HeldClock, way: Callable[[Pool, HeldClock], Awaitable[None]]
 ) -> None:
@@ -67,7 +88,7 @@ async def test_a_waiting_pop_gets_what_becomes_ready(
     assert waiting.parked == 0
 
 
-@pytest.mark.parametrize("way", [by_ttr, by_unpop])
+@pytest.mark.parametrize("way", [by_ttr, by_release, by_kick, by_unpop])
 async def test_a_waiting_pop_gets_what_comes_back(
     redis: Redis, deaf: Waiting, pool: Pool, clock: HeldClock, way: Callable[[Pool, HeldClock], Awaitable[None]]
 ) -> None:

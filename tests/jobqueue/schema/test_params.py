@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -141,18 +142,96 @@ def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(subtests: pyte
                 assert refused.message.startswith(f"{field} {params.must_be(field, command)}")
 
 
-def test_a_field_that_a_topics_command_does_not_have_is_unknown(subtests: pytest.Subtests) -> None:
-    cases: list[tuple[str, str]] = [
-        ("topics", "topic"),
-        ("topics", "count"),
-        ("pause", "delay"),
-        ("resume", "seconds"),
-        ("purge", "count"),
+def test_a_field_that_a_command_cannot_have_is_named(subtests: pytest.Subtests) -> None:
+    job: dict[str, Any] = {"topic": "t", "body": 1}
+    cases: list[tuple[str, dict[str, Any], str, list[Any]]] = [
+        ("add", {"body": 1}, "topic", [7, "t" * 300, "{jq:0}:meta"]),
+        ("add", job, "id", ["a b", "a\n"]),
+        ("add", job, "delay", ["30", True, -1, 346_896_000, math.nan]),
+        ("add", job, "at", ["2030-01-01T00:00:00", 4_951_238_400, 1e308]),
+        ("add", job, "ttr", [0.01]),
+        ("add", job, "priority", [10]),
+        ("add", job, "backoff", [[1] * 33]),
+        ("add", job, "headers", [{"h" * 200: "1"}, {"a": 1}]),
+        ("pop", {"topic": "t"}, "count", [1001]),
+        ("pop", {"topic": "t"}, "wait", [61]),
+        ("touch", {"id": "a"}, "ttr", [0, 0.01, 90_000]),
+        ("touch", {"id": "a"}, "TTR", [0.01]),
+        ("touch", {"id": "a"}, "lease", ["7"]),
+        ("finish", {"id": "a"}, "lease", [2**53]),
+        ("release", {"id": "a"}, "lease", [7.5]),
+        ("release", {"id": "a"}, "delay", [-1]),
+        ("release", {"id": "a"}, "attempt", [0]),
+        ("release", {"id": "a"}, "reason", [7]),
+        ("bury", {"id": "a"}, "lease", [-1]),
+        ("bury", {"id": "a"}, "reason", ["x" * 1001]),
+        ("leave", {}, "worker", [None, "", 7, "w" * 129]),
+        ("kick", {"topic": "t"}, "count", [0, 1001]),
+        ("kick", {}, "topic", ["t t"]),
+        ("run", {}, "id", [["a"]]),
+        ("update", {"id": "a"}, "at", [4_951_238_400]),
+        ("update", {"id": "a"}, "priority", [10]),
+        ("update", {"id": "a"}, "ttl", [0]),
+        ("update", {"id": "a"}, "durability", ["gold"]),
     ]
-    for command, field in cases:
-        with subtests.test(command=command, field=field):
-            topic = {} if command == "topics" else {"topic": "t"}
-            assert refusal(command=command, **{**topic, field: 1}).code == "UNKNOWN_FIELD"
+    for command, others, field, values in cases:
+        for value in values:
+            with subtests.test(command=command, field=field, value=value):
+                refused = refusal(command=command, **others, **{field: value})
+                assert (refused.code, refused.field) == ("BAD_FIELD", field)
+
+
+def test_a_command_that_lacks_a_field_or_has_two_that_exclude_each_other_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"command": "add", "topic": "t"}, "body"),
+        *(({"command": "add", "topic": "t", "if_exists": how}, "body") for how in ("keep", "replace", None)),
+        ({"command": "add", "topic": "t", "body": 1, "at": 1, "delay": 1}, "at"),
+        ({"command": "add", "topic": "t", "body": 1, "ttr": 1, "TTR": 1}, "ttr"),
+        ({"command": "pop"}, "topic"),
+        *(({"command": command}, "id") for command in ("touch", "run", "kick")),
+        ({"command": "update", "delay": 1}, "id"),
+        ({"command": "update", "id": "a", "delay": 1, "at": 1}, "at"),
+        ({"command": "touch", "id": "a", "ttr": 1, "TTR": 1}, "ttr"),
+        ({"command": "leave"}, "worker"),
+        ({"command": "kick", "id": "a", "topic": "t"}, "id"),
+        ({"topic": "t", "body": 1}, "command"),
+    ]
+    for given_fields, field in cases:
+        with subtests.test(given=given_fields):
+            refused = refusal(**given_fields)
+            assert (refused.code, refused.field) == ("BAD_FIELD", field)
+            assert field != "body" or refused.message == "body is missing"
+
+
+def test_a_field_that_a_command_does_not_have_is_unknown(subtests: pytest.Subtests) -> None:
+    topic, job = {"topic": "t"}, {"id": "a"}
+    cases: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+        ("add", {"topic": "t", "body": 1}, ("dealy", "if-exists")),
+        ("topics", {}, ("topic", "count")),
+        ("pause", topic, ("delay",)),
+        ("resume", topic, ("seconds",)),
+        ("purge", topic, ("count",)),
+        ("leave", {"worker": "w"}, ("topic",)),
+        ("touch", job, ("delay",)),
+        ("release", job, ("at",)),
+        ("bury", {}, ("topic",)),
+        ("run", job, ("delay",)),
+        ("update", job, ("topic", "tries")),
+    ]
+    for command, others, unknown in cases:
+        for field in unknown:
+            with subtests.test(command=command, field=field):
+                refused = refusal(command=command, **others, **{field: "x"})
+                assert (refused.code, refused.field) == ("UNKNOWN_FIELD", field)
+
+
+def test_null_means_the_same_as_no_field_except_for_a_body() -> None:
+    for command, kind in params.BY_NAME.items():
+        needed = {"command": command, **_needed(kind)}
+        without = seen(read_by_itself(json.dumps(needed)))
+        for field in fields.fields_of(kind):
+            if not field.required and field.name != "body":
+                assert seen(read_by_itself(json.dumps({**needed, field.name: None}))) == without, (command, field.name)
 
 
 def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
