@@ -473,54 +473,6 @@ async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
     assert await twins.both(twins.messages) == (["due 0", "the end"] if min(ttrs) < 2_000 else ["the end"])
 
 
-async def test_each_job_of_a_batch_must_show_its_own_lease(twins: Twins) -> None:
-    """The jobs of one pop share a lease."""
-    await twins.both(lambda pool: pool.add([job(each, {}) for each in "abcd"]))
-    leases = {each.lease for each in (await twins.both(lambda pool: pool.pop(["t"], 4))).jobs}
-    assert len(leases) == 1
-    lease = leases.pop()
-    ends = [("a", lease), ("b", lease - 1), ("c", None), ("d", lease)]
-    answers = await twins.both(lambda pool: pool.finish(ends))
-    assert [each if each == "finished" else each[0] for each in answers] == [
-        "finished",
-        "STALE_LEASE",
-        "finished",
-        "finished",
-    ]
-    await twins.check()
-
-
-@pytest.mark.parametrize(("more_ms", "field"), [(86_400_000, b"m"), (86_400_001, b"h")])
-async def test_what_is_due_more_than_a_day_ahead_is_counted_by_the_hour(
-    twins: Twins, more_ms: int, field: bytes
-) -> None:
-    at = twins.clock.now_us // 1000 + more_ms
-    await twins.both(lambda pool: pool.add([job("a", {"due_ms": at})]))
-    await twins.check()
-    fields = await twins.pool.redis.read("HKEYS", twins.pool.keys[0].due("t"))
-    assert [each[:1] for each in fields] == [field]
-
-
-async def test_jobs_of_several_kinds_each_with_its_own_time_are_added_alike_on_both_paths(twins: Twins) -> None:
-    """Two kinds in one topic, and another topic, in turn: runs that share counts, bins and ready lists."""
-    now_ms = twins.clock.now_us // 1000
-    kinds: list[dict[str, Any]] = [{}, {"headers": b"{}", "priority": 9}, {"topic": "u"}, {"tries": 3}]
-    times: list[dict[str, Any]] = [{}, {"delay_ms": 5}, {"due_ms": 1}, {"delay_ms": 90_000_000}, {"due_ms": now_ms + 5}]
-    times += [{"delay_ms": 60_000 * n} for n in range(4)]
-    lives = [{**kinds[n // 25 % 4], **times[n % len(times)]} for n in range(150)]
-    for start in (0, 7, 75):
-        jobs = [job(f"{start} {n}", life) for n, life in enumerate(lives[start : start + 75])]
-        await twins.both(lambda pool, jobs=jobs: pool.add(jobs))  # type: ignore[misc]
-        await twins.check()
-    await check_books(twins.pool.redis, twins.pool)
-
-
-async def test_a_ttl_of_one_ready_job_changes_nothing_for_the_others_of_its_call(twins: Twins) -> None:
-    lives: list[dict[str, Any]] = [{}, {"delay_ms": 5}, {"ttl_ms": 500}, {"ttl_ms": 500, "delay_ms": 5}, {}]
-    await twins.both(lambda pool: pool.add([job(f"{n}", life) for n, life in enumerate(lives)]))
-    await twins.check()
-
-
 @pytest.mark.parametrize("passed_ms", [9_999, 10_000, 10_001])
 async def test_a_topic_is_marked_as_used_every_ten_seconds_on_both_paths(twins: Twins, passed_ms: int) -> None:
     await twins.both(lambda pool: pool.add([job("a", {}), job("b", {"delay_ms": 5, "topic": "u"})]))
@@ -529,18 +481,6 @@ async def test_a_topic_is_marked_as_used_every_ten_seconds_on_both_paths(twins: 
     marks = await twins.both(lambda pool: pool.redis.read("ZRANGE", pool.keys[0].topics, 0, -1, "WITHSCORES"))
     assert int(marks[-1]) - int(marks[1]) == (passed_ms if passed_ms > 10_000 else 0)
     await twins.check()
-
-
-@pytest.mark.parametrize("delays", [(1_000, 3_000), (3_000, 1_000), (3_000, 4_000)])
-async def test_the_earliest_job_of_an_add_sets_the_alarm(twins: Twins, delays: tuple[int, int]) -> None:
-    async def fill_the_buckets(pool: Pool) -> None:
-        for number in range(pool.buckets):
-            await pool.redis.read("ZADD", pool.keys[0].bucket(number), twins.clock.now_us // 1000 + 2_000, "other")
-
-    await twins.both(fill_the_buckets)
-    await twins.both(lambda pool: pool.add([job(f"{n}", {"delay_ms": delay}) for n, delay in enumerate(delays)]))
-    bells = await twins.both(twins.messages)
-    assert [bell.split()[0] for bell in bells] == (["due", "the"] if min(delays) < 2_000 else ["the"])
 
 
 @pytest.mark.parametrize("index", ["bucket", "topics", "counts", "due", "ready"])

@@ -164,52 +164,6 @@ async def test_an_add_obeys_the_policies_of_the_moment(site: Site) -> None:
     assert [(await get(site.pool, job_id)).ttr for job_id in "ab"] == [60_000, 7_000]
 
 
-async def test_shapes_that_differ_in_one_field_are_not_mixed_up(site: Site) -> None:
-    some = {"ttr": 5, "priority": 9, "tries": 3, "ttl": 50, "retention": 5, "topic": "u", "delay": 60}
-    for _ in range(2):  # when they are made, and when they are known
-        for name, value in some.items():
-            await asked(site, [ADD | {"id": f"{name}1", "if_exists": "replace"}, ADD | {"id": f"{name}2", name: value}])
-    for name, value in some.items():
-        job, plain = await get(site.pool, f"{name}2"), await get(site.pool, f"{name}1")
-        facts = {
-            "ttr": job.ttr / 1000,
-            "priority": job.priority,
-            "tries": job.tries,
-            "ttl": (job.ttl or 0) / 1000,
-            "retention": job.retention / 1000,
-            "topic": job.topic,
-            "delay": (job.due - job.created) / 1000,
-        }
-        assert facts[name] == value
-        assert (plain.ttr, plain.priority, plain.tries, plain.ttl, plain.topic) == (60_000, 4, 16, None, "t")
-
-
-REFUSED: list[tuple[Any, int, str]] = [
-    (finish("nobody")[0], 404, "NOT_FOUND"),
-    (finish("ready")[0], 409, "NOT_RESERVED"),
-    (ADD | {"id": "ready", "if_exists": "reject"}, 409, "ALREADY_EXISTS"),
-    (ADD | {"id": "x", "topic": "full"}, 429, "TOPIC_FULL"),
-]
-
-
-@pytest.mark.parametrize(("content", "status", "code"), REFUSED)
-async def test_a_refused_command_has_the_status_of_its_code_and_in_an_array_its_place(
-    site: Site, content: Any, status: int, code: str
-) -> None:
-    site.engine.policies = Policies(Settings(topics={"full": TopicSettings(max_pending=1)}))
-    await site.pool.add([NewJob("ready", "t", b"1"), NewJob("first", "full", b"1")])
-    reply = await site.ask(orjson.dumps(content))
-    assert (reply.status, json.loads(reply.body)["code"]) == (status, code)
-    assert reply.retry_after == (1 if status == 429 else None)
-    among = await site.ask(
-        orjson.dumps(
-            [content, content | {"id": "other", "topic": "t"} if "topic" in content else content | {"id": "o"}]
-        )
-    )
-    assert (among.status, json.loads(among.body)[0]["code"]) == (200, code)
-    assert site.fast == 2
-
-
 async def test_an_add_whose_script_redis_has_forgotten_keeps_its_id(site: Site) -> None:
     """The complete path does what the lanes could not."""
     await site.pool.redis.read("SCRIPT", "FLUSH")
@@ -246,16 +200,6 @@ async def test_a_pop_whose_finishes_are_repeated_begins_anew_with_them(site: Sit
     assert site.waiting.parked == 0
 
 
-@pytest.mark.parametrize("wait", [0, 0.01])
-async def test_a_pop_behind_finishes_does_not_hand_out_what_they_finish(site: Site, wait: float) -> None:
-    await popped(site.pool, *"abc")
-    for job_id in "abc":
-        await site.pool.release(job_id)
-    *ends, found = await asked(site, [*finish("a", "nobody", "c"), POP | {"count": 5, "wait": wait}])
-    assert [each.get("code") for each in ends] == [None, "NOT_FOUND", None]
-    assert [job["id"] for job in found["jobs"]] == ["b"]
-
-
 async def test_finishes_are_done_while_the_pop_behind_them_waits(site: Site) -> None:
     await popped(site.pool, "a")
     client = site.begin(orjson.dumps([*finish("a"), WAIT]))
@@ -268,16 +212,6 @@ async def test_finishes_are_done_while_the_pop_behind_them_waits(site: Site) -> 
     ended, found = json.loads((await client.reply()).body)
     assert (ended["state"], found["id"]) == ("finished", "b")
     assert site.timed()["native", "pop_waiting"] == 1
-
-
-async def test_an_empty_pop_says_why(site: Site) -> None:
-    assert await asked(site, POP) == {"success": True, "id": None, "value": None, "known": False}
-    await add(site.pool, "a")
-    await asked(site, {"command": "pause", "topic": "t"})
-    assert (await asked(site, POP | {"wait": 0.01}))["paused"] == {"t": None}
-    ended, found = await asked(site, [*finish("nobody"), POP | {"count": 3}])
-    assert (ended["code"], found["paused"]) == ("NOT_FOUND", {"t": None})
-    assert site.fast == 3
 
 
 @pytest.mark.parametrize("content", [POP, POP | {"count": 2}, WAIT, [*finish("nobody"), POP], [*finish("x"), WAIT]])
