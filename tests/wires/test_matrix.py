@@ -265,7 +265,7 @@ async def test_a_name_reaches_nothing_of_another_prefix(redis_server: RedisServe
         added = await one.add("q", b"x")
         assert not await other.cancel("q", added.name)
         assert not await other.is_there("q", added.name)
-        for command in ("reserve-job", "kick-job", "peek", "touch"):
+        for command in ("reserve-job", "kick-job", "peek", "touch", "stats-job"):
             assert await other.say(f"{command} {added.name}") == b"NOT_FOUND"
         second = await other.add("q", b"y")
         await one.cancel("q", second.name)  # it says so always

@@ -80,18 +80,6 @@ async def test_a_waiting_reserve_gets_the_job_of_a_connection_that_closes(redis_
         assert await waiting.line() == f"RESERVED {number} 1"
 
 
-async def test_a_client_that_hangs_up_while_it_waits_gets_no_job(redis_server: RedisServer) -> None:
-    async with ours(redis_server) as port, client(port) as other:
-        async with client(port) as waiting:
-            waiting.send("watch t", "reserve")
-            assert await waiting.line() == "WATCHING 2"
-            await is_waiting(other, "t")
-        await is_waiting(other, "default", 0)
-        number = await other.put("t", "x")
-        assert await other.reserve("t") == (number, "x")
-        assert (await other.document(f"stats-job {number}"))["reserves"] == "1"
-
-
 async def test_a_lease_that_ends_holds_nothing(redis_server: RedisServer) -> None:
     async with ours(redis_server) as port, client(port) as slow, client(port) as other:
         number = await slow.put("t", "x", ttr=1)
@@ -139,35 +127,6 @@ async def test_a_job_whose_tries_are_used_up_is_buried_by_its_release(redis_serv
         number, _ = await peer.reserve("t")
         assert await peer.ask(f"release {number} 1 0") == "BURIED"
         assert (await native("get", id="job"))["cause"] == "tries"
-
-
-async def test_any_bytes_come_back(redis_server: RedisServer) -> None:
-    async with ours(redis_server) as port, client(port) as peer:
-        for data in (b"\xff\x00\r\n", b'{"a" : 1.0}', b'"text"', b"null", "é".encode(), b"[" * 600 + b"]" * 600):
-            peer.writer.write(b"put 1 0 60 %d\r\n%b\r\npeek-ready\r\n" % (len(data), data))
-            number = (await peer.line()).split()[1]
-            assert await peer.line() == f"FOUND {number} {len(data)}"
-            assert await peer.reader.readexactly(len(data) + 2) == data + b"\r\n"
-            assert await peer.ask(f"delete {number}") == "DELETED"
-
-
-async def test_what_one_side_adds_the_other_pops_and_finishes(redis_server: RedisServer) -> None:
-    async with both(redis_server, prefix="b.") as (port, native), client(port) as peer:
-        number = await peer.put("a", '{"a":1}', pri=0)
-        job = await native("pop", topic="b.a")
-        assert (job["id"], job["value"]) == (f"#{number}", {"a": 1})
-        assert (await native("get", id=job["id"]))["priority"] == 9
-        assert (await native("finish", id=job["id"]))["success"]
-        await native("add", topic="b.t", id="other", body="text")
-        assert (await peer.reserve("t"))[1] == "text"
-
-
-async def test_numbers_reach_no_job_outside_of_the_prefix(redis_server: RedisServer) -> None:
-    async with both(redis_server, prefix="b.") as (port, native), client(port) as peer:
-        await native("add", topic="t", id="#77", body=1)
-        for command in ("delete 77", "peek 77", "kick-job 77", "reserve-job 77", "stats-job 77"):
-            assert await peer.ask(command) == "NOT_FOUND"
-        assert await native("get", id="#77")
 
 
 async def test_a_full_topic_and_a_body_that_is_too_long_when_stored_are_refused(redis_server: RedisServer) -> None:

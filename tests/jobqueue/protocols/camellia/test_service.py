@@ -98,26 +98,6 @@ async def test_the_path_may_hold_a_token_and_then_a_namespace(redis_server: Redi
             assert refused["path"] == f"{base.replace('/~wrong', '')}/camellia/delayQueue/pullMsg"
 
 
-async def test_a_long_poll_gets_a_message_when_it_is_due(redis_server: RedisServer) -> None:
-    async with serving(redis_server) as (_, port):
-        polling = asyncio.create_task(post(own(port), "longPollingMsg", topic="t", longPollingTimeoutMillis="20000"))
-        sent = await post(own(port), "sendMsg", topic="t", msg="x", delayMillis="200")
-        (message,) = (await polling)["delayMsgList"]
-        assert message == sent["delayMsg"] | {"retry": 1, "status": 3}
-
-
-async def test_a_long_poll_whose_client_is_gone_takes_no_message(redis_server: RedisServer) -> None:
-    async with serving(redis_server) as (_, port):
-        polling = asyncio.create_task(post(own(port), "longPollingMsg", topic="t", longPollingTimeoutMillis="20000"))
-        await asyncio.sleep(0.3)  # it waits by then; if not, it gets nothing all the same
-        polling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await polling
-        await post(own(port), "sendMsg", topic="t", msg="x", delayMillis="0")
-        (message,) = (await post(own(port), "longPollingMsg", topic="t"))["delayMsgList"]
-        assert message["retry"] == 1
-
-
 async def test_a_refused_long_poll_waits_as_the_sdk_polls_again_at_once(redis_server: RedisServer) -> None:
     async with serving(redis_server, token="s3cret") as (_, port):  # noqa: S106
         begun = asyncio.get_running_loop().time()

@@ -43,16 +43,6 @@ def test_every_answer_has_a_request_id(client: GoClient, queue: str) -> None:
     assert all(response.headers["x-request-id"] for response in responses)
 
 
-def test_data_come_back_byte_for_byte(subtests: pytest.Subtests, client: GoClient, queue: str) -> None:
-    cases: list[bytes] = [b"", b"text", b'{"a": 1}', b"[1,2]", b"\xff\x00\x80", "é\n".encode(), b'"', b"12"]
-    for data in cases:
-        with subtests.test(data=data):
-            job_id = client.publish(queue, data)
-            seen = client.ask("GET", f"{queue}/job/{job_id}").json
-            assert (data_of(seen), seen["attributes"]) == (data, None)
-            assert data_of(client.consume(queue).json) == data
-
-
 def test_a_native_job_is_consumed_by_its_own_id_in_their_spelling(served: Served, client: GoClient, queue: str) -> None:
     job_id = f"{queue}/a#b@c=d:1"
     served.native("add", topic=f"l.ns/{queue}", id=job_id, body={"x": 1}, tries=0, headers={"trace": "t1"})
@@ -73,23 +63,6 @@ def test_jobs_come_when_their_delay_is_over(client: GoClient, queue: str) -> Non
 def test_a_consume_without_a_job_says_so(client: GoClient, queue: str) -> None:
     response = client.consume(queue, timeout=1)
     assert (response.status, response.body) == (404, b'{"msg":"no job available"}')
-
-
-def test_a_waiting_consume_gets_the_job_that_comes(served: Served, client: GoClient, queue: str) -> None:
-    with served.connect() as connection:
-        GoClient(connection).send("GET", queue, ttr=60, timeout=120)
-        eventually(served.parked)
-        job_id = client.publish(queue, b"x")
-        assert connection.receive().json["job_id"] == job_id
-
-
-def test_a_client_that_hangs_up_while_it_waits_burns_no_try(served: Served, client: GoClient, queue: str) -> None:
-    with served.connect() as connection:
-        GoClient(connection).send("GET", queue, ttr=60, timeout=120)
-        eventually(served.parked)
-    eventually(lambda: not served.parked())
-    client.publish(queue, b"x", tries=2)
-    assert client.consume(queue).json["remain_tries"] == 1
 
 
 def test_ttl_and_tries_are_shown_as_what_is_left(client: GoClient, queue: str) -> None:

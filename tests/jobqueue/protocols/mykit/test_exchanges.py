@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.jobqueue.protocols.mykit.conftest import HTTP_CLIENT, REST_TEMPLATE, JavaClient
-from tests.jobqueue.protocols.served import Response, Served, eventually
+from tests.jobqueue.protocols.served import Response, Served
 
 
 def wrapper(data: str | None, message: str | None = None, *, success: bool = True) -> bytes:
@@ -167,10 +167,3 @@ def test_names_of_any_characters(served: Served, client: JavaClient, topic: str)
     found = served.native("topics", pattern=f"m.{topic}*")["topics"][0]["topic"]
     assert found == f"m.{topic}%20%E8%AE%A2%E5%8D%95/100%25"
     assert client.get("/delete", jobId=name).body == wrapper(None)
-
-
-def test_a_job_comes_when_its_delay_is_over(served: Served, client: JavaClient, topic: str) -> None:
-    begun = time.monotonic()
-    client.push(topic=topic, delay=300, body="x")
-    assert eventually(lambda: served.native("pop", topic=f"m.{topic}", wait=20)["id"])
-    assert time.monotonic() - begun >= 0.3

@@ -20,14 +20,6 @@ async def served(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Serve
         yield served
 
 
-async def test_r12_a_delay_is_a_second_of_the_clock_and_a_job_is_never_early(tcp: Tcp, redis: Redis) -> None:
-    due = now() + 2
-    await tcp.ask(action=1, queue="q", data="x", delay=due)
-    assert (await tcp.ask(action=2, queue="q")) == {"action": 2, "queue": "q", "code": 0}
-    assert (await tcp.ask(action=2, queue="q", wait=10))["data"] == "x"
-    assert int((await redis.read("TIME"))[0]) >= due
-
-
 @pytest.mark.parametrize("delay", [{}, {"delay": 0}, {"delay": -5}, {"delay": 1_000_000_000}])
 async def test_r12_without_a_delay_or_with_a_past_one_it_is_ready_now(tcp: Tcp, delay: dict[str, int]) -> None:
     await tcp.ask(action=1, queue="q", data="x", **delay)
