@@ -50,7 +50,7 @@ def _group(config: pytest.Config) -> str | None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     group = _group(config)
-    if group and collection_path.suffix == ".py":
+    if group and (collection_path.suffix == ".py" or collection_path.is_dir()):
         return not groups.may_have(group, collection_path.relative_to(groups.ROOT).as_posix()) or None
     return None
 

@@ -239,11 +239,11 @@ def has(name: str, test: str, fixtures: Sequence[str]) -> bool:
 
 
 def may_have(name: str, path: str) -> bool:
-    """Whether a group may run a test of a file; to collect the others would take most of its time."""
+    """Whether a group may run a test of a file or folder; to collect the others would take most of its time."""
     if name == "test":
         return group_of(f"{path}::") == "test"  # also if the file has tests of several groups
     begins = [re.match(r"[\w/]*", pattern) for pattern in (*GROUPS[name].tests, *GROUPS[name].again)]
-    return any(path.startswith(each[0]) for each in begins if each)
+    return any(path.startswith(each[0]) or each[0].startswith(f"{path}/") for each in begins if each)
 
 
 def idle(name: str, tests: Mapping[str, Sequence[str]]) -> list[str]:
