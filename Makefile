@@ -19,8 +19,8 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 .PHONY: chaos chaos-short chaos-schedules gaps
 
-# Groups of tests, by what they need: tests/groups.py.
-GROUPS := redis databases brokers clients browser spark deploy faults
+# Groups of tests, by what they need: tests/groups.py; and chaos-short with the demo. The longest first.
+GROUPS := chaos faults deploy brokers browser clients databases redis spark
 
 .DEFAULT_GOAL := help
 .PHONY: help help-bench setup setup-dev setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock dashboards pictures demo demo-spark
@@ -117,7 +117,8 @@ clean:  ## remove what setup and the tools created
 test: setup-test  ## run every test that needs nothing else: engine, service, protocols, Python client, command line, journal, Spark
 	$(BIN)/python -m tests.groups test
 
-test-all: test $(GROUPS:%=test-%)  ## all groups, one after another
+test-all: test  ## the same, then all groups, two at a time; the output of each is shown when it has ended
+	$(MAKE) --jobs 2 --keep-going --output-sync $(GROUPS:%=test-%)
 
 test-redis: setup-test  ## the engine on a redis-server
 	$(BIN)/python -m tests.groups redis
@@ -140,8 +141,10 @@ test-spark: setup-test  ## streams of Spark, and Spark Connect
 test-deploy: setup-test  ## what is in deploy/, packages and upgrades
 	$(BIN)/python -m tests.groups deploy
 
-test-faults: setup-test  ## kills, failovers, random requests, chaos-short and the demo
+test-faults: setup-test  ## kills, failovers, random requests
 	$(BIN)/python -m tests.groups faults
+
+test-chaos: setup-test  ## chaos-short, in which a scenario that failed has a second chance, and the demo
 	$(BIN)/python -m tests.chaos --short --again $(CHAOS_OPTIONS)
 	$(BIN)/python -m tests.acceptance.demo
 
@@ -175,7 +178,7 @@ fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, 
 chaos: setup  ## break everything under load, all scenarios; up to 33 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
 
-chaos-short: setup  ## the same, each scenario briefly; up to 6 minutes
+chaos-short: setup  ## the same, each scenario briefly; up to 4 minutes
 	$(BIN)/python -m tests.chaos --short $(CHAOS_OPTIONS)
 
 chaos-schedules: setup  ## 1,000 schedules, each every minute, while everything breaks; an hour, FOR=seconds; SEED=n

@@ -270,8 +270,10 @@ def run(name: str) -> int:
     shutil.rmtree(cache, ignore_errors=True)
     # One word: pytest would take the second for a folder of that name.
     command = (sys.executable, "-m", "pytest", f"--group={name}", "-o", f"cache_dir={cache}")
-    # With it, thousands of processes would compile their modules again.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # With the first, thousands of processes would compile their modules again. The second is of the make that runs
+    # this, and not for those that tests run.
+    unwanted = ("PYTHONDONTWRITEBYTECODE", "MAKEFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     environment = {**GROUPS[name].environment, **environment}
     first = subprocess.run([*command, *PARALLEL], cwd=ROOT, env=environment, check=False).returncode
     failed = _failed(cache)
