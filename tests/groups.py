@@ -115,7 +115,7 @@ GROUPS = {
             "tests/buckets/fsck/test_random_damage",
             "tests/buckets/test_model",
         ),
-        environment={"TEST_MODEL_STEPS": "20000", "TEST_MODEL_SEED": "1", "TEST_DAMAGES": "300"},
+        environment={"TEST_MODEL_STEPS": "10000", "TEST_MODEL_SEED": "1", "TEST_DAMAGES": "160"},
     ),
     "redis": Group(
         "the engine on a redis-server",

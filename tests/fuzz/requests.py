@@ -141,7 +141,7 @@ _EITHER = {
     "kick": ("id", "topic"),
 }
 # Without jobs, some of them reserved, most commands would find nothing.
-_OFTEN = {"add": 12, "pop": 8, "finish": 2, "release": 3, "touch": 2, "bury": 2, "kick": 2}
+_OFTEN = {"add": 12, "pop": 8, "finish": 2, "release": 3, "touch": 2, "bury": 2, "kick": 2, "run": 4, "update": 2}
 
 
 class Maker:

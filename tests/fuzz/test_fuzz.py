@@ -28,7 +28,7 @@ from tests.fuzz.wire import Wire
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 
-REQUESTS = int(os.environ.get("TEST_FUZZ", "10000"))
+REQUESTS = int(os.environ.get("TEST_FUZZ", "5000"))
 SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
 
 # Most of the fuzzer's jobs leave these to the settings; with long spans no timer has anything to do during the run.

@@ -19,7 +19,7 @@ from tests.wires.drivers.stream import Stream
 from tests.wires.random_requests import Maker
 from tests.wires.serving import DRIVERS, Wires, serving
 
-REQUESTS = int(os.environ.get("TEST_FUZZ", "10000"))
+REQUESTS = int(os.environ.get("TEST_FUZZ", "5000"))
 SEED = int(os.environ.get("TEST_FUZZ_SEED", "0"))
 _ON_A_CONNECTION = 5
 _AT_ONCE = 16

@@ -1,7 +1,7 @@
 """Three tokens with overlapping topics against the model: no command changes or reveals anything out of their reach,
 and what is within it they do as anybody would.
 
-There are a fifth of TEST_MODEL_STEPS steps (800 without it, 4,000 in the group faults). TEST_MODEL_SEED repeats
+There are a fifth of TEST_MODEL_STEPS steps (800 without it, 2,000 in the group faults). TEST_MODEL_SEED repeats
 a run.
 """
 
@@ -665,7 +665,7 @@ async def test_no_token_changes_or_learns_of_anything_out_of_its_reach() -> None
         await steps(run, STEPS - STEPS // 8)
         print({key: run.done[key] for key in sorted(run.done)})
         print({key: run.kept_out[key] for key in sorted(run.kept_out)})
-        if STEPS >= 3000:
+        if STEPS >= 2000:
             for _ in range(10):  # which commands find which jobs depends on their times, too
                 if run.missing or untried(run):
                     await steps(run, 300)
