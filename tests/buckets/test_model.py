@@ -1,6 +1,6 @@
 """The pool against the model: random commands and times, every answer compared, and the books at the end of each run.
 
-TEST_MODEL_STEPS sets how many steps there are (4,000 without it, 10,000 in the group faults), TEST_MODEL_SEED
+TEST_MODEL_STEPS sets how many steps there are (2,000 without it, 10,000 in the group faults), TEST_MODEL_SEED
 repeats a run.
 """
 
@@ -49,8 +49,8 @@ from tests.buckets.schedules.scheduled import Scheduled
 from tests.buckets.topics.walks import peeked
 from tests.kit.redis_server import RedisServer
 
-STEPS = int(os.environ.get("TEST_MODEL_STEPS", "4000"))
-RUNS, STEPS_A_RUN = 100, 50  # for one seed
+STEPS = int(os.environ.get("TEST_MODEL_STEPS", "2000"))
+RUNS, STEPS_A_RUN = 50, 50  # for one seed
 
 IDS = ["a", "b", "c", "d", "e@1", "e@2", "order:1"]
 TOPICS = ["t", "u:1"]
