@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -63,8 +64,8 @@ def test_the_next_time_is_the_same_from_any_moment_before_it(subtests: pytest.Su
             calendar, times = Cron(expression, zone), [in_ms(each) for each in expected(expression, zone, day)]
             begin_ms = in_ms(around(zone, day)[0])
             for now_ms in range(begin_ms + 3_600_000, begin_ms + 5 * 3_600_000, 599_999):  # from midnight until about 4
-                if later := [each for each in times if each > now_ms]:
-                    assert next(calendar.after(now_ms)) == later[0]
+                if (place := bisect_right(times, now_ms)) < len(times):
+                    assert next(calendar.after(now_ms)) == times[place]
 
 
 def _fields(least: int, most: int) -> st.SearchStrategy[str]:
@@ -114,7 +115,7 @@ def test_half_an_hour_is_no_reason_to_pass_over_a_time(day: str, expression: str
 
 
 def test_a_calendar_with_seconds_counts_elapsed_time(subtests: pytest.Subtests) -> None:
-    expressions: list[str] = ["*/7 * * * * *", "30,5 59 1 * * *", "0 */20 * * * *", "59 * 2 * * SUN"]
+    expressions: list[str] = ["*/25 * * * * *", "30,5 59 1 * * *", "0 */20 * * * *", "59 * 2 * * SUN"]
     for expression, (zone, day) in itertools.product(expressions, CHANGES):
         with subtests.test(expression=expression, zone=zone, day=day):
             begin = around(zone, day)[0] + timedelta(hours=1, minutes=30)
