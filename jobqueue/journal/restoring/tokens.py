@@ -68,7 +68,7 @@ class _Lost:
         before, self._put, self._others, entries = self._put, {}, [], list[Entry]()
         for row in self._rows:
             record = from_json(row.record.encode())
-            if record and row.id in before and row.id in stored.records:
+            if record and row.id in before and stored.records.get(row.id) == row.record.encode():
                 self._put[row.id] = record.name
             elif record is None or (why := self._reason(row, record, stored, taken)):
                 self._others.append(("unreadable" if record is None else why, row.id))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access.tokens import Entry, Stored, Tokens
 from buckets.events.switch import switch_off
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing
@@ -121,15 +121,16 @@ async def test_changes_meanwhile_are_judged_anew(world: World, monkeypatch: pyte
     await Tokens(world.pool).write([entry("aaaaaaaa", "a"), entry("bbbbbbbb", "b")])
     await world.drained()
     await world.lose()
-    read, others = Tokens.read, [[entry("bbbbbbbb", "b", changed=9, revoked=1.0)], [entry("cccccccc", "c")]]
+    others = [[entry("bbbbbbbb", "b", changed=9, revoked=1.0)], [entry("cccccccc", "c")]]
 
-    async def read_and_changed(self: Tokens) -> Any:
-        stored = await read(self)
-        if others:
-            await self.write(others.pop(0))
-        return stored
+    class Changed(Tokens):
+        async def read(self) -> Stored:
+            stored = await super().read()
+            if others:
+                await self.write(others.pop(0))
+            return stored
 
-    monkeypatch.setattr(Tokens, "read", read_and_changed)
+    monkeypatch.setattr(tokens, "Tokens", Changed)
     sums = await restored(world)
     assert (sums.counts["known"], sums.tokens) == (1, {"aaaaaaaa": "a"})
     others += [[entry(f"x{number:07}", "x", changed=number)] for number in range(1, 100)]
