@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +19,7 @@ from tests.jobqueue.journal.restoring.lost import World
 from tests.jobqueue.journal.scheduled import define
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
+from tests.kit.service import ServiceProcess
 from tests.kit.waiting import until
 
 HOUR = 3_600_000
@@ -42,27 +40,11 @@ class Mykit:
 @pytest.fixture
 async def mykit(world: World, redis_server: RedisServer, sqlite_url: str, tmp_path: Path) -> AsyncIterator[Mykit]:
     """Of a service on the world's Redis, with its journal."""
-    port, dialect = free_port(), free_port()
+    dialect = free_port()
     settings = tmp_path / "jobqueue.toml"
     settings.write_text(f'journal = "{sqlite_url}"\n[protocols.mykit]\nport = {dialect}\nprefix = "m."\n')
-    flags = ("--port", str(port), "--workers", "1", "--redis", redis_server.url, "--config", str(settings))
-    silent = asyncio.subprocess.DEVNULL
-    service = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "jobqueue", "serve", *flags, env=dict(os.environ), stdout=silent, stderr=silent
-    )
-    try:
-        await until(lambda: _is_ready(port), 30.0, 0.05)
+    async with ServiceProcess("--redis", redis_server.url, "--config", str(settings)):
         yield Mykit(dialect)
-    finally:
-        service.terminate()
-        await service.wait()
-
-
-async def _is_ready(port: int) -> bool:
-    with contextlib.suppress(OSError):
-        await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").read())
-        return True
-    return False
 
 
 async def test_a_job_that_ended_or_was_lost_comes_back_by_its_id(world: World, mykit: Mykit) -> None:
@@ -87,23 +69,23 @@ async def test_a_job_that_ended_or_was_lost_comes_back_by_its_id(world: World, m
     assert await state(world.pool, "m.elsewhere") == "unknown"
 
 
-@pytest.mark.parametrize("expire", [None, "true", "false"])
-async def test_all_jobs_below_the_prefix_come_back(world: World, mykit: Mykit, expire: str | None) -> None:
+async def test_all_jobs_below_the_prefix_come_back(world: World, mykit: Mykit) -> None:
     await add(world.pool, "m.overdue", "m.t", delay_ms=1)
     await add(world.pool, "m.later", "m.t", delay_ms=HOUR)
     await add(world.pool, "later", "t", delay_ms=HOUR)
     await define(world.pool, "below", "m.t")
     await define(world.pool, "elsewhere", "t")
-    await world.drained()
-    await world.pool.redis.read("FLUSHALL")  # which the service notices
-    await until(lambda: _is_founded(world))
-    told = await mykit.get("reStore", **({"expire": expire} if expire else {}))
-    number = 1 if expire == "false" else 2
-    assert told["success"] and told["data"].startswith(f"restored {number} jobs in "), told
-    there = set(await world.records())
-    assert there == ({"m.later"} if expire == "false" else {"m.later", "m.overdue"})
-    assert (await get(world.pool, "m.later")).state is State.DELAYED
-    assert set(await schedules(world.pool)) == {"below"}
+    for expire in (None, "true", "false"):
+        await world.drained()
+        await world.pool.redis.read("FLUSHALL")  # which the service notices
+        await until(lambda: _is_founded(world))
+        told = await mykit.get("reStore", **({"expire": expire} if expire else {}))
+        number = 1 if expire == "false" else 2
+        assert told["success"] and told["data"].startswith(f"restored {number} jobs in "), told
+        there = set(await world.records())
+        assert there == ({"m.later"} if expire == "false" else {"m.later", "m.overdue"})
+        assert (await get(world.pool, "m.later")).state is State.DELAYED
+        assert set(await schedules(world.pool)) == {"below"}
 
 
 async def _is_founded(world: World) -> bool:
