@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Table, insert
@@ -10,11 +11,14 @@ from sqlalchemy import Table, insert
 from buckets.job import State, Verb
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.tables import event, job, position
+from jobqueue.journal.url import address
 
 DAY_MS = 86_400_000
 DAY = 1_795_219_200_000 // DAY_MS * DAY_MS
 """The beginning of 2026-11-21 (UTC), in ms."""
 _BATCH = 1000
+_first: list[bytes] = []
+"""The file of an empty journal, once there was one."""
 
 Values = dict[str, Any]
 
@@ -68,8 +72,24 @@ def position_of(ms: int, shard: int = 0, **more: Any) -> Values:
 
 
 async def found(url: str) -> None:
-    """Make an empty journal."""
+    """Make an empty journal, unless there is one. In SQLite all are copies of the first."""
+    path = Path(address(url).path) if url.startswith("sqlite:") else None
+    if path and _is_there(path):
+        return
     await (await open_store(url)).close()
+    if path:
+        _first.append(_content(path))
+
+
+def _is_there(path: Path) -> bool:
+    """Return True if there is a file, if need be a copy of the first journal."""
+    if _first and not path.exists():
+        path.write_bytes(_first[0])
+    return path.exists()
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 async def fill(url: str, **rows: Iterable[Values]) -> None:

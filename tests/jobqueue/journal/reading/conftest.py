@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from buckets.pool.pool import Pool
+from jobqueue.journal import database
 from jobqueue.journal.reading import lock, shard, walk
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
@@ -16,7 +18,9 @@ from tests.kit.redis_server import RedisServer
 
 @pytest.fixture(autouse=True)
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short waits."""
+    """Short waits, and a file that stays open between questions: to open it for each is most of the work of a test."""
+    monkeypatch.setattr(database, "NullPool", AsyncAdaptedQueuePool)
+    monkeypatch.setattr(shard, "_SHORTEST_S", 0.01)
     monkeypatch.setattr(shard, "_BLOCK_MS", 10)
     monkeypatch.setattr(shard, "_TIMELY_S", 0.0)
     monkeypatch.setattr(shard, "_LOOK_S", 0.02)

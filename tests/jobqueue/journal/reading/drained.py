@@ -20,6 +20,7 @@ from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.store import Position
 from jobqueue.journal.tables import event, gap, job, refused
+from tests.jobqueue.journal.filling import found
 
 SOURCE = "jq"
 
@@ -70,8 +71,9 @@ class Journal:
 
     async def _is_drained(self, shard: int, target_us: int) -> bool:
         position = await self.position(shard)
-        walks = await self.sql.to_walk(SOURCE, shard)
-        return position is not None and position.time >= target_us and walks is None
+        if position is None or position.time < target_us:
+            return False
+        return await self.sql.to_walk(SOURCE, shard) is None
 
     async def position(self, shard: int = 0) -> Position | None:
         return await self.sql.position(SOURCE, shard)
@@ -104,6 +106,7 @@ async def switched_on(shards: Shards, entries: int = 100_000) -> None:
 @asynccontextmanager
 async def opened(shards: Shards, url: str, redis_url: str, **options: Any) -> AsyncIterator[Journal]:
     """A journal, with its tables."""
+    await found(url)
     journal = Journal(shards, url, redis_url, Options(source=SOURCE, linger_s=0.001, **options))
     await journal.sql.open()
     try:

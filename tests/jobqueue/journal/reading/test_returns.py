@@ -305,7 +305,7 @@ async def test_the_last_batch_of_a_reader_that_stalled_is_no_other_living_one(
 async def test_a_stream_without_a_reader_stays_within_its_bound_and_the_gap_is_exact(
     lite: Journal, live_pool: Pool, stream: Stream
 ) -> None:
-    bound, adds = 1_000, 10_000
+    bound, adds = 1_000, 3_000
     await switched_on(live_pool, bound)
     await lite.drain()
     await told(live_pool, *(f"a{n}" for n in range(adds)))

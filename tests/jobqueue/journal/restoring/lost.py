@@ -31,6 +31,7 @@ from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Run
+from tests.jobqueue.journal.filling import found
 from tests.kit.waiting import until
 
 SOURCE = "jq"
@@ -39,6 +40,7 @@ SOURCE = "jq"
 @asynccontextmanager
 async def draining(pool: Pool, redis_url: str, journal: str, **options: Any) -> AsyncIterator[None]:
     """A `journal run` while this is open."""
+    await found(journal)
     sql, stop = Sql(journal), asyncio.Event()
     await sql.open()
     drain = Drain(pool, sql, Options(SOURCE, **options), Figures(), lambda: Redis(redis_url, 10.0))
@@ -68,7 +70,8 @@ class World:
         await Passing(self.reading).wait(await Restoring(self.pool, "").ask(()))
         stored = await Tokens(self.pool).read()
         records = [record for raw in stored.records.values() if (record := from_json(raw))]
-        await until(lambda: self._has_tokens({(each.id, each.changed) for each in records}))
+        wanted = {(each.id, each.changed) for each in records}
+        await until(lambda: self._has_tokens(wanted), every_s=0.02)
 
     async def _has_tokens(self, wanted: set[tuple[str, int]]) -> bool:
         async with self.engine.connect() as connection:
@@ -125,7 +128,7 @@ async def world_of(pool: Pool, redis_url: str, journal: str, **options: Any) -> 
         engine = await open_engine(journal)
         try:
             world = World(pool, engine)
-            await until(world.is_walked)
+            await until(world.is_walked, every_s=0.02)
             yield world
         finally:
             await engine.dispose()
