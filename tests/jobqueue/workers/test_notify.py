@@ -67,7 +67,7 @@ async def notifying(
         port = free_port()
         service = Notifying(manager, Path(name), port)
         service.settings.touch()
-        flags = ("serve", "--port", str(port), "--workers", str(workers), "--redis", redis_url)
+        flags: tuple[str, ...] = ("serve", "--port", str(port), "--workers", str(workers), "--redis", redis_url)
         flags += ("--config", str(service.settings))
         asked = {"NOTIFY_SOCKET": socket or manager.address, "WATCHDOG_USEC": str(int(WATCHDOG_S * 1e6))}
         environment = os.environ | asked
