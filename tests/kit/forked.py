@@ -312,7 +312,7 @@ def _work(
         importlib.import_module(module).main()
         code = 0
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0
+        code = int(ended.code or 0)
     except BaseException:
         traceback.print_exc()
     finally:

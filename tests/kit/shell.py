@@ -17,8 +17,8 @@ from typing import Self
 from tests.kit import forked
 from tests.kit.forked import Ran
 from tests.kit.service import JOBQUEUE, ROOT
+from tests.kit.waiting import PATIENCE_S
 
-_PATIENCE_S = 30.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ROWS, _COLUMNS = 24, 120
 
@@ -44,7 +44,7 @@ class Shell:
 
     async def run(self, *arguments: str, stdin: bytes | None = None) -> Ran:
         """Piped, as in a script."""
-        return await forked.ran(arguments, self._whole_environment, stdin or b"", _PATIENCE_S)
+        return await forked.ran(arguments, self._whole_environment, stdin or b"", PATIENCE_S)
 
     async def script(self, text: str) -> Ran:
         """Run a script of `sh`, in which `jobqueue` is this project's and `field NAME` prints a field of JSON."""
@@ -60,7 +60,7 @@ class Shell:
             stderr=asyncio.subprocess.PIPE,
             env=self._whole_environment,
         )
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             out, err = await process.communicate()
         assert process.returncode is not None
         return Ran(process.returncode, out.decode(), err.decode())
@@ -129,7 +129,7 @@ class Terminal:
     async def see(self, pattern: str, begin: int = 0) -> None:
         """Wait until its output, from character `begin` on, matches the pattern."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not re.search(pattern, self.text[begin:]):
                     assert not self._over, self.text
                     self._more.clear()
@@ -146,7 +146,7 @@ class Terminal:
 
     async def end(self) -> int:
         """Wait until it exits; returns the exit code."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             code = await self._process.wait()
             while not self._over:
                 self._more.clear()

@@ -67,8 +67,8 @@ async def notifying(
         port = free_port()
         service = Notifying(manager, Path(name), port)
         service.settings.touch()
-        flags: tuple[str, ...] = ("serve", "--port", str(port), "--workers", str(workers), "--redis", redis_url)
-        flags += ("--config", str(service.settings))
+        where = ("--port", str(port), "--redis", redis_url, "--config", str(service.settings))
+        flags = ("serve", "--workers", str(workers), *where)
         asked = {"NOTIFY_SOCKET": socket or manager.address, "WATCHDOG_USEC": str(int(WATCHDOG_S * 1e6))}
         environment = os.environ | asked
         with service.log.open("wb") as log:
