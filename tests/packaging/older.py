@@ -49,9 +49,10 @@ def installed(folder: Path) -> Older:
         archive.extractall(folder / "source", filter="data")
     environment = folder / "environment"
     venv.create(environment)
-    pip = (sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check")
+    # Not pip, which takes ten times the work.
+    uv = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"))
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHONPATH")}
-    command = (*pip, "install", "--quiet", "--no-compile", str(folder / "source"))
+    command = (*uv, str(folder / "source"))
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=own, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return Older(commit, str(environment / "bin" / "jobqueue"))
