@@ -66,7 +66,8 @@ class ActiveMq(Broker):
             raise Missing("activemq")
         paths = os.pathsep.join(f"{folder}/*" for folder in folders)
         where = f"broker:(stomp://127.0.0.1:{self.stomp})?brokerName=t&useJmx=false&dataDirectory={self.folder}/data"
-        return [java, "-Xmx256m", "-cp", paths, "org.apache.activemq.console.Main", "start", where]
+        quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # it does not live long
+        return [java, *quick, "-cp", paths, "org.apache.activemq.console.Main", "start", where]
 
     async def answers(self) -> bool:
         with contextlib.suppress(OSError):
