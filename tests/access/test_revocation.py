@@ -227,24 +227,6 @@ async def test_jobs_that_come_during_a_revocation_are_delivered_once_or_stay_rea
         await until(are_as_expected)
 
 
-async def test_a_rotation_without_grace_ends_the_pops_of_the_old_secret_alone(guarded: Guarded) -> None:
-    old = await guarded.token("consume", "produce")
-    async with Pops(guarded, old, "rotated") as ending:
-        ending.begin(30)
-        await wait_for_parked(guarded, 30)
-        new = await guarded.issuing.rotate(old.record.id, 1.0)
-        for service in guarded.services:
-            await guarded.until_known(new, service.url)
-        async with Pops(guarded, new, "rotated") as lasting:
-            lasting.begin(30)
-            await ending.over()
-            assert ending.errors == {"UNAUTHORIZED": 30}
-            await wait_for_parked(guarded, 30)
-            await add(guarded, new, "rotated", 30)
-            await lasting.over()
-            assert len(lasting.jobs) == 30
-
-
 class Filed:
     """A token in the file that all instances read."""
 

@@ -216,28 +216,6 @@ async def test_who_may_not_name_a_person_does_nothing_by_naming_one(desk: Desk) 
     assert not (await desk.do("resume", topic="d"))["was_paused"]
 
 
-async def test_the_right_actor_is_enough_to_name_a_person(desk: Desk) -> None:
-    console = await desk.service.token("operate", "actor", name="console")
-    paused = await desk.do("pause", who=console, person="zoe", topic="e")
-    entry = await desk.logged(paused["request"])
-    assert entry and (entry["actor"], entry["token"]) == ("console/zoe", console.record.id)
-
-
-@pytest.mark.parametrize("person", ["", "a\u00a0b", "a\u202eb", "x" * 195, "ü" * 98])
-async def test_a_name_that_is_too_long_or_cannot_be_shown_is_refused_with_the_field(desk: Desk, person: str) -> None:
-    later = await delayed(desk, "f")
-    refused = await desk.do("delete", id=later, person=person)
-    assert (refused["code"], refused["field"]) == ("BAD_FIELD", "X-Jobqueue-Actor")
-    assert (await desk.do("get", id=later))["state"] == "delayed"
-
-
-async def test_the_actor_may_have_200_bytes(desk: Desk) -> None:
-    person = "x" * (200 - len("chief/"))
-    paused = await desk.do("pause", topic="f", person=person)
-    entry = await desk.logged(paused["request"])
-    assert entry and entry["actor"] == f"chief/{person}"
-
-
 async def test_a_name_that_is_not_utf_8_is_refused(desk: Desk) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", desk.service.service.port)
     body = b'{"command":"pause","topic":"g"}'

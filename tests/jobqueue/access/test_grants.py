@@ -11,9 +11,9 @@ from msgspec import Raw
 from buckets.errors import JobQueueError, Unavailable
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from jobqueue.access.grants import NOBODY, OPEN, Grant
+from jobqueue.access.grants import Grant
 from jobqueue.access.rates import Quotas
-from jobqueue.errors import BadField, Forbidden, TooFast, Unauthorized
+from jobqueue.errors import Forbidden, TooFast
 from jobqueue.schema import inner, params
 from tests.jobqueue.access.records import record
 
@@ -39,53 +39,6 @@ def told(fault: JobQueueError | None) -> tuple[str | None, str | None] | None:
     return (fault.right, fault.topic) if isinstance(fault, Forbidden) else None
 
 
-@pytest.mark.parametrize(
-    ("right", "may", "may_not", "lacking"),
-    [
-        ("produce", add(), params.Finish(id="a"), "consume"),
-        ("produce", params.Delete(id="a"), params.Pop(topic="t"), "consume"),
-        ("produce", inner.Delete(id="a"), inner.Pop(topic="t"), "consume"),
-        ("consume", params.Leave(worker="w"), params.Update(id="a"), "produce"),
-        ("look", params.Workers(), params.Purge(topic="t"), "operate"),
-        ("operate", params.Kick(id="a"), params.Get(id="a"), "look"),
-        ("pop", params.Pop(topic="t"), params.Finish(id="a"), "consume"),
-        ("metrics", params.Whoami(), params.Stats(), "look"),
-        ("operate", params.Resume(topic="t"), params.Actions(), "admin"),
-    ],
-)
-def test_a_right_allows_its_commands_and_a_refusal_names_the_right_that_lacks(
-    right: str, may: Any, may_not: Any, lacking: str
-) -> None:
-    given = grant(right)
-    assert given.fault(may) is None and given.admits([may])
-    assert told(given.fault(may_not)) == (lacking, None) and not given.admits([may_not])
-    assert grant("admin").fault(may_not) is None
-
-
-def test_nobody_may_do_anything_and_without_tokens_everybody_may() -> None:
-    assert isinstance(NOBODY.fault(params.Purge(topic="t")), Unauthorized)
-    assert not NOBODY.admits([params.Whoami()])
-    assert OPEN.everything and OPEN.fault(params.Purge(topic="t")) is None and OPEN.may("actor")
-
-
-def test_topics_are_asked_of_all_that_names_one() -> None:
-    given = grant("produce", "consume", "operate", "look", topics=("mail-*", "log"))
-    for topic in ("mail-a", "log"):
-        assert given.fault(add(topic)) is None and given.reaches(topic)
-    asked = [add("logs"), params.Purge(topic="logs"), params.Kick(topic="logs"), params.Pop(topics=["log", "logs"])]
-    assert [told(given.fault(command)) for command in asked] == [(None, "logs")] * 4
-    assert given.fault(params.Delete(id="a")) is None  # its topic is asked in the script
-    assert given.fault(params.Token(action="create", name="a", topics=["logs"])).right == "admin"  # type: ignore[union-attr]
-
-
-def test_what_only_a_script_knows_is_not_admitted_on_the_fast_path() -> None:
-    given = grant("produce", "consume", topics=("mail",))
-    assert given.admits([add("mail")]) and given.admits([params.Pop(topic="mail")])
-    assert not given.admits([add("mail"), add("orders")])
-    assert not given.admits([params.Finish(id="a")])
-    assert grant("consume").admits([params.Finish(id="a")])
-
-
 async def test_a_token_of_own_ids_adds_only_ids_that_begin_with_the_topic() -> None:
     given = grant("produce", own_ids=True)
     commands = [add(id="mail:1"), add(), add(id="1"), add(id="mails:1")]
@@ -105,17 +58,6 @@ def test_bodies_are_shown_only_by_name_or_to_an_admin() -> None:
 def test_a_finish_that_may_settle_what_was_never_delivered_is_a_delete_too() -> None:
     assert grant("produce").fault(inner.Finish(id="a", settles=True)) is None
     assert told(grant("produce").fault(inner.Finish(id="a"))) == ("consume", None)
-
-
-async def test_a_refused_command_is_an_error_in_its_place_and_the_others_stay() -> None:
-    given = grant("produce")
-    malformed = BadField("no")
-    good, bad = add(), params.Finish(id="b")
-    checked = await given.checked([good, bad, malformed, good])
-    assert [checked[0], *checked[2:]] == [good, malformed, good]
-    assert isinstance(checked[1], Forbidden)
-    assert (checked[1].job_id, checked[1].refused) == ("b", params.Finish)
-    assert given.counts == {"ok": 3, "forbidden": 1, "too_fast": 0}
 
 
 async def test_behind_the_first_that_is_too_fast_only_what_frees_work_is_carried_out(live_pool: Pool) -> None:
