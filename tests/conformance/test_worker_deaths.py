@@ -1,4 +1,4 @@
-"""Every client's worker when a job becomes a dead letter: the event says so, however that came about."""
+"""Every client's worker reports a dead letter, although an answer was lost or the worker stopped."""
 
 from __future__ import annotations
 
@@ -10,22 +10,6 @@ from tests.kit.waiting import until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DEFECT = {"success": False, "code": "INTERNAL", "error": "a defect"}
-
-
-async def test_a_failure_on_the_last_try_is_a_failure_and_a_death(shift: Shift) -> None:
-    async with shift.worker() as worker:
-        job = await shift.add("failed", {"do": "fail", "reason": "no"}, tries=1)
-        died = await worker.event("job.died", job)
-        assert died["reason"] == (await shift.get(job))["reason"]
-        assert worker.told("event", "job.failed") == [job] and not worker.told("event", "job.retried")
-
-
-async def test_a_retry_on_the_last_try_is_a_death_for_which_the_tries_ran_out(shift: Shift) -> None:
-    async with shift.worker() as worker:
-        job = await shift.add("retried", {"do": "retry"}, tries=1)
-        assert (await worker.event("job.died", job))["reason"] == "the tries ran out: 1 of 1"
-        assert (await shift.get(job))["reason"] == "the tries ran out: 1 of 1"
-        assert not worker.told("event", "job.retried") and not worker.told("event", "job.failed")
 
 
 async def test_a_death_is_reported_although_the_answer_that_told_of_it_was_lost(shift: Shift) -> None:

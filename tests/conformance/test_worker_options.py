@@ -69,6 +69,9 @@ async def test_the_hooks_get_the_error_the_job_and_the_reason_of_its_death(shift
         retried: "the tries ran out: 1 of 1",
     }
     assert [each[2] for each in hooks if each[:2] == ("death", again)] == [error]
+    died = {line["id"]: line["reason"] for line in worker.lines if line.get("event") == "job.died"}
+    assert died == {job: deaths[job] for job in (again, retried)}
+    assert (await shift.get(retried))["reason"] == deaths[retried]
 
     def ends(job: str) -> list[tuple[str, int, str]]:
         about = [line for line in worker.lines if line.get("event", "").startswith("job.") and line["id"] == job]
