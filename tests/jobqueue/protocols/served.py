@@ -42,17 +42,20 @@ class Served:
     @contextmanager
     def running(self) -> Iterator[Served]:
         """It runs on a Redis of its own."""
-        with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
+        with (
+            tempfile.TemporaryDirectory(prefix="jq-") as folder,
+            RedisServer(Path(folder)) as redis,
+            asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner,
+        ):
             settings = Path(folder) / "jobqueue.toml"
             settings.write_text(self._tables)
             flags = ("--redis", redis.url, "--config", str(settings))
-            with asyncio.Runner() as runner:
-                service = ServiceProcess(*flags, port=self.port, log=Path(folder) / "log")
-                runner.run(service.start())
-                try:
-                    yield self
-                finally:
-                    runner.run(service.stop())
+            service = ServiceProcess(*flags, port=self.port, log=Path(folder) / "log")
+            runner.run(service.start())
+            try:
+                yield self
+            finally:
+                runner.run(service.stop())
 
     def native(self, command: str, **fields: Any) -> Any:
         """The answer to a native command."""
