@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +15,7 @@ from jobqueue.console import sessions
 from jobqueue.console.actions import ACTIONS
 from jobqueue.console.site import PAGES, SIGN_IN, SIGN_OUT
 from tests.jobqueue.console.consoles import Console, console
+from tests.kit.forked import started
 from tests.kit.guarded import Guarded, guarded
 from tests.kit.ports import free_port
 from tests.kit.service import ServiceProcess
@@ -297,8 +298,8 @@ async def test_the_log_tells_of_refusals_and_has_no_token(house: Guarded, tmp_pa
     issued, port = await house.token("look"), free_port()
     log = tmp_path / "log"
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "jobqueue", "console", "--url", house.url, "--port", str(port), stderr=output
+        process = await started(
+            ("console", "--url", house.url, "--port", str(port)), os.environ, stdout=output, stderr=output
         )
     try:
         async with console(house.url) as client:
@@ -315,7 +316,7 @@ async def test_the_log_tells_of_refusals_and_has_no_token(house: Guarded, tmp_pa
             await client.post("/sign-in", {"token": "wrong"})
             await client.get("/", Host="evil.example")
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
     text = log.read_text()
     assert "console.refused" in text and "session.begun" in text and "session.refused" in text

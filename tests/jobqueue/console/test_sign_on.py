@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from jobqueue.console.site import Site
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from tests.jobqueue.console.consoles import Console, console
+from tests.kit.forked import started
 from tests.kit.guarded import Guarded, guarded
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
@@ -150,10 +150,11 @@ async def test_headers_from_elsewhere_are_ignored_and_logged(
         f'[console_roles]\nops = "{house.folder}/ops"\n'
     )
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "jobqueue", "console", "--url", house.url, "--config", str(config)),
+        process = await started(
+            ("console", "--url", house.url, "--config", str(config)),
+            {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")},
+            stdout=output,
             stderr=output,
-            env={name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")},
         )
     try:
         async with console(house.url) as client:
@@ -171,7 +172,7 @@ async def test_headers_from_elsewhere_are_ignored_and_logged(
                 assert response.status == 303
             await client.get("/", Host="evil.example", **{"X-Forwarded-For": "192.0.2.7"})
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
     text = log.read_text()
     assert text.count("console.header_ignored") == 1 and '"header":"X-Forwarded-User"' in text
