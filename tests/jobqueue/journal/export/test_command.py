@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from jobqueue.cli.main import main
 from tests.jobqueue.journal.export.exporting import lives
 from tests.jobqueue.journal.filling import DAY, DAY_MS, fill, found, position_of
 
 ROOT = Path(__file__).parents[4]
 
 
-def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "jobqueue", "journal", "export", *arguments]
-    return subprocess.run(
-        program, check=False, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}
-    )
+def cli(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, ["journal", "export", *arguments], env=environment)
 
 
 def test_the_command_tells_what_it_wrote(sqlite_url: str, tmp_path: Path) -> None:
     asyncio.run(found(sqlite_url))
     asyncio.run(fill(sqlite_url, events=lives(2, DAY), positions=[position_of(DAY + 2 * DAY_MS)]))
     ran = cli("--out", str(tmp_path / "out"), "--what", "events,deliveries", JOBQUEUE_JOURNAL=sqlite_url)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.exit_code, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == [
         "events: 8; new files: 1; days closed: 1",
         "deliveries: 2; new files: 1; days closed: 1",
@@ -50,7 +48,7 @@ def test_the_command_tells_what_it_wrote(sqlite_url: str, tmp_path: Path) -> Non
 )
 def test_what_cannot_begin_ends_with_code_2_and_a_sentence(arguments: list[str], words: str) -> None:
     ran = cli(*arguments)
-    assert ran.returncode == 2
+    assert ran.exit_code == 2
     assert words in ran.stderr
     assert "Traceback" not in ran.stderr and "s3cret" not in ran.stderr
 

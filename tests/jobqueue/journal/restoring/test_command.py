@@ -215,7 +215,7 @@ async def test_a_run_that_was_interrupted_is_resumed(
     for number in (signal.SIGKILL, signal.SIGINT):
         before = len(await world.records())
         async with process(*arguments, redis=redis_server.url, journal=sqlite_url) as run:
-            await until(partial(_there_are, world, before + 100), 30.0)
+            await until(partial(_there_are, world, before + 100), 30.0, every_s=0.05)
             run.send_signal(number)
             assert await run.wait() == (1 if number == signal.SIGINT else -number)
         arguments = ("restore", "--resume", "--rate", "100")

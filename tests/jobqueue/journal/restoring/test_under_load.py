@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio.subprocess import Process
 from functools import partial
 
 import pytest
@@ -12,6 +11,7 @@ from buckets.job import State
 from buckets.pool.pool import Pool
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import Numbers, Work, process, restored
+from tests.kit.forked import Process
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 

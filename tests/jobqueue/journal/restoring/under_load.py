@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from buckets.job import Job, NewJob
 from buckets.pool.pool import Pool
 from tests.buckets.instances import Instance
 from tests.jobqueue.journal.restoring.lost import World
+from tests.kit.forked import Process, started
 
 HOUR = 3_600_000
 _PAGE = 200
@@ -98,16 +98,17 @@ class Work:
 
 
 @contextlib.asynccontextmanager
-async def process(*arguments: str, redis: str, journal: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(*arguments: str, redis: str, journal: str) -> AsyncIterator[Process]:
     """`jobqueue` with these arguments; it is killed at the end. What it says is among the output of the test."""
     environment = {**os.environ, "JOBQUEUE_REDIS": redis, "JOBQUEUE_JOURNAL": journal}
-    running = await asyncio.create_subprocess_exec(sys.executable, "-m", "jobqueue", *arguments, env=environment)
+    with os.fdopen(os.dup(2), "wb") as output:
+        running = await started(arguments, environment, stdout=output, stderr=output)
     try:
         yield running
     finally:
-        with contextlib.suppress(ProcessLookupError):
+        if running.returncode is None:
             running.kill()
-        await running.wait()
+            await running.wait()
 
 
 async def restored(world: World) -> int:
