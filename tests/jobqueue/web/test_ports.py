@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import socket
 import time
@@ -256,9 +257,10 @@ async def test_a_body_that_is_damaged_is_refused_in_the_dialects_form(
         await writer.wait_closed()
 
 
+@functools.cache
 def encoded(size: int, encoding: str) -> bytes:
     """Zeros, as small as the encoding makes them; bytes that are none, where this library cannot write it."""
-    kinds = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+    kinds = {"gzip": 31, "deflate": 15}
     if encoding not in kinds:
         return bytes(1000)
     squeezer = zlib.compressobj(9, wbits=kinds[encoding])
@@ -279,7 +281,7 @@ async def flood(port: int, path: str, fields: str, body: bytes, times: int = 5) 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "br", "zstd", "GZIP", "gzip, gzip"])
 async def test_no_body_is_inflated_on_any_port_and_path(redis_server: RedisServer, encoding: str) -> None:
-    body = encoded(200 << 20, encoding.lower().partition(",")[0])
+    body = encoded(200 << 20, encoding.lower().partition(",")[0].removeprefix("x-"))
     port = free_port()
     async with serving(redis_server, lmstfy=Lmstfy(port=port)) as service:
         native = int(service.url.rpartition(":")[2])

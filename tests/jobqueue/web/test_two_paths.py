@@ -249,7 +249,7 @@ def test_requests_of_all_kinds_follow_each_other_on_a_connection(redis_server: R
     chance = random.Random(1)
     short = [data for data in ALL.values() if len(data) < 2000]
     mild = [SIMPLE, GET, *(data for data in SIMPLE_ONES.values() if len(data) < 2000)]
-    rows = [[*chance.choices(mild, k=chance.randrange(1, 5)), *chance.choices(short, k=3)] for _ in range(200)]
+    rows = [[*chance.choices(mild, k=chance.randrange(1, 5)), *chance.choices(short, k=3)] for _ in range(100)]
     compare(redis_server, uvloop.new_event_loop, [(str(number), row) for number, row in enumerate(rows)])
 
 
@@ -257,7 +257,7 @@ def test_damaged_requests_are_answered_alike(redis_server: RedisServer) -> None:
     """Bytes changed, left out or put in at random, in one piece or two."""
     chance = random.Random(2)
     rows = []
-    for number in range(600):
+    for number in range(300):
         data = bytearray(chance.choice([SIMPLE, SIMPLE * 2, SIMPLE + chunked(), ALL["as node sends it"], GET + SIMPLE]))
         for _ in range(chance.randrange(1, 3)):
             place = chance.randrange(len(data))
