@@ -23,7 +23,7 @@ from tests.buckets.waiting.parked import LONG_S, asked, job_of, park
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import PATIENCE_S, until
 
-JOBS = 3_000
+JOBS = 1_500
 TOPICS = ("t", "u", "v")
 
 
