@@ -189,7 +189,7 @@ def whole(data: bytes) -> list[bytes]:
 
 def bytewise(data: bytes) -> list[bytes]:
     """A byte at a time; a long body in large pieces."""
-    head = min(len(data), 600)
+    head = min(len(data), 300)
     return [data[place : place + 1] for place in range(head)] + [
         data[place : place + 50_000] for place in range(head, len(data), 50_000)
     ]

@@ -26,9 +26,9 @@ from tests.jobqueue.journal.restoring.lost import SOURCE, World
 HOUR = 3_600_000
 
 
-async def lose_many(world: World) -> set[str]:
+async def lose_many(world: World, of_each: int = 500) -> set[str]:
     """Lose jobs of two topics and two states; returns their ids."""
-    jobs = [NewJob(f"{topic}{n}", topic, b"1", delay_ms=n % 2 * HOUR) for topic in "tu" for n in range(500)]
+    jobs = [NewJob(f"{topic}{n}", topic, b"1", delay_ms=n % 2 * HOUR) for topic in "tu" for n in range(of_each)]
     await world.pool.add(jobs)
     await world.drained()
     await world.lose()
@@ -128,7 +128,7 @@ async def test_the_rate_bounds_how_many_jobs_come_back_a_second(world: World) ->
 
 
 async def test_a_redis_that_is_full_or_away_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = await lose_many(world)
+    names = await lose_many(world, 50)
     restoring = Restoring(world.pool, "restore:1")
     ask, failures = restoring.ask, iter([Unavailable(), Unavailable()])
 
@@ -146,12 +146,12 @@ async def test_a_redis_that_is_full_or_away_is_waited_for(world: World, monkeypa
         assert not done and not await world.records()
     finally:
         await world.pool.redis.read("CONFIG", "SET", "maxmemory", "0")
-    assert (await running).counts["put"] == 1_000
+    assert (await running).counts["put"] == 100
     assert set(await world.records()) == names
 
 
 async def test_what_stays_away_for_too_long_stops_the_run_which_may_go_on_later(world: World) -> None:
-    await lose_many(world)
+    await lose_many(world, 50)
     reading = Reading(world.engine, SOURCE, 0.5)
     run = await Run.begin(reading, world.pool, Choice())
     await world.pool.redis.read("CONFIG", "SET", "maxmemory", "1")
@@ -165,18 +165,18 @@ async def test_what_stays_away_for_too_long_stops_the_run_which_may_go_on_later(
 
 
 async def test_a_redis_whose_events_are_off_gets_nothing_unless_it_is_asked_for(world: World) -> None:
-    await lose_many(world)
+    await lose_many(world, 50)
     await switch_off(world.pool, 0)
     reading = Reading(world.engine, SOURCE, 0.5)
     run = await Run.begin(reading, world.pool, Choice())
     with pytest.raises(NotBegun, match="events are off in shard 0"):
         await Restore(reading, Restoring(world.pool, run.actor), Choice(), run).carry_out()
     sums = await Restore(reading, Restoring(world.pool, run.actor), Choice(), run, rate=100_000, stale=True).carry_out()
-    assert sums.counts["put"] == 1_000
+    assert sums.counts["put"] == 100
 
 
 async def test_a_journal_that_nobody_drains_lets_no_run_begin(world: World) -> None:
-    await lose_many(world)
+    await lose_many(world, 50)
     await world.pool.redis.read("DEL", f"{world.pool.keys[0].tag}lock:journal")
     await world.drained()
     async with world.engine.begin() as connection:  # as if of another Redis
