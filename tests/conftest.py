@@ -94,10 +94,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Schedu
 
 # These take longest: run last, one of them would keep a single process busy at the end.
 _FIRST = (
-    *("tests/spark/", "brokers/test_suite.py", "buckets/test_model.py", "test_cluster.py", "test_redis_sets.py"),
-    *("test_sentinels.py", "tests/chaos/", "tests/fuzz/", "test_timers", "test_explainer.py", "test_questions.py"),
-    *("conformance/test_scenario.py", "schedules/test_times.py", "test_random_damage.py", "test_scopes.py"),
-    *("console/test_pages.py", "test_virtual_time.py", "test_users_acl.py"),
+    *("tests/spark/", "brokers/test_suite.py", "brokers/test_faults.py", "buckets/test_model.py", "test_cluster.py"),
+    *("test_redis_sets.py", "test_sentinels.py", "tests/chaos/", "tests/fuzz/", "test_timers", "test_random_damage.py"),
+    *("conformance/test_scenario.py", "acceptance/test_workers.py", "doors/test_doors.py", "check/test_refusals.py"),
+    *("test_scopes.py", "console/test_pages.py", "test_clicks.py", "test_users_acl.py", "test_redis_lost.py"),
+    *("test_late_faults.py", "packaging/test_make.py", "packaging/test_upgrade.py", "proxies/test_upgrade.py"),
 )
 
 

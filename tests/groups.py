@@ -22,8 +22,10 @@ from glob import glob
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PARALLEL = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder", "--durations", "15", "--durations-min", "5")
-"""Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start."""
+PARALLEL = ("--dist", "loadfile", "--no-loadscope-reorder", "--durations", "15", "--durations-min", "5")
+"""The tests of a file share what they start."""
+_PROCESSES, _OF_A_GROUP = 5, 3
+"""Tests wait more than they work: five processes keep two cores busy. Groups run two at a time."""
 _MOST_AGAIN = 20
 """If more tests than this fail, the product is at fault, or the machine."""
 _FAILED, _UNUSABLE = 1, 2  # exit codes
@@ -270,12 +272,14 @@ def run(name: str) -> int:
     shutil.rmtree(cache, ignore_errors=True)
     # One word: pytest would take the second for a folder of that name.
     command = (sys.executable, "-m", "pytest", f"--group={name}", "-o", f"cache_dir={cache}")
+    processes = _PROCESSES if name == "test" else _OF_A_GROUP
     # With the first, thousands of processes would compile their modules again. The second is of the make that runs
     # this, and not for those that tests run.
     unwanted = ("PYTHONDONTWRITEBYTECODE", "MAKEFLAGS")
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     environment = {**GROUPS[name].environment, **environment}
-    first = subprocess.run([*command, *PARALLEL], cwd=ROOT, env=environment, check=False).returncode
+    parallel = ("-n", str(processes), *PARALLEL)
+    first = subprocess.run([*command, *parallel], cwd=ROOT, env=environment, check=False).returncode
     failed = _failed(cache)
     if first != _FAILED or name == "test" or not failed or len(failed) > _MOST_AGAIN:
         return first

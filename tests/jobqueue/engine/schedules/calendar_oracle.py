@@ -30,7 +30,7 @@ class CalendarOracle:
         starred = any(self._fields[name].startswith("*") for name in ("minute", "hour"))
         self._is_by_wall_clock = len(fields) == 5 and not starred
         numbers = [_numbers(name, self._fields[name]) for name in ("hour", "minute", "second")]
-        self._clock = {time(*each) for each in itertools.product(*numbers)}
+        self._clock = {time(hour, minute, second) for hour, minute, second in itertools.product(*numbers)}
 
     def between(self, begin: datetime, end: datetime) -> list[datetime]:
         """Its times after `begin`, a whole minute, and until `end`."""
