@@ -138,8 +138,10 @@ async def test_tokens_come_back_that_no_instance_knows_any_more(folder: Path, ow
     exports = f"export JOBQUEUE_REDIS={own_server.url} JOBQUEUE_JOURNAL=sqlite:///{folder}/journal.db\n"
     (folder / "jobqueue.toml").write_text('access = "tokens"\n')
     flags = ("--redis", own_server.url, "--config", str(folder / "jobqueue.toml"))
-    async with process("journal", "run", redis=own_server.url, journal=f"sqlite:///{folder}/journal.db"):
+    async with contextlib.AsyncExitStack() as stack:
         async with ServiceProcess(*flags) as service:
+            journal = process("journal", "run", redis=own_server.url, journal=f"sqlite:///{folder}/journal.db")
+            await stack.enter_async_context(journal)
             made = await shell(
                 f"{exports}jobqueue journal on\njobqueue token create kept --may produce,look\n"
                 "jobqueue token create gone --may produce",

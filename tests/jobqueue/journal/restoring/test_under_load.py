@@ -27,8 +27,7 @@ async def lose_and_restore(world: World, redis: str, journal: str, numbers: Numb
         work.done |= work.finished  # before what is still to be drained
         known = set(work.waiting)
         await world.drained()
-        for server in await world.pool.redis.servers():
-            await server.read("FLUSHALL")
+        await world.lose()
         perhaps = set(work.finished)  # what was not drained may run once more
         work.finished.clear()
         for _ in range(numbers.kills):
