@@ -24,27 +24,29 @@ local function since(topic, entry)
   return job and job.number == tonumber(number) and job.next or nil
 end
 
+-- Few ready jobs are looked at one by one until all were found: that takes less than a look into each list.
 local function oldest_in(topic, number_ready)
-  local oldest = 0
+  local oldest, found = 0, 0
   for _, priority in ipairs(priorities) do
-    -- A few are enough: those that a pop would meet first. Behind many stale entries the age is unknown.
+    -- A few entries are enough: those that a pop would meet first. Behind many stale ones the age is unknown.
     for _, entry in ipairs(redis.pcall('LRANGE', READY .. priority .. ':' .. topic, 0, 19)) do
       local at = since(topic, entry)
       if at then
-        if number_ready == '1' then return at end
         oldest = oldest == 0 and at or math.min(oldest, at)
-        break
+        found = found + 1
+        if found == number_ready then return oldest end
+        if number_ready > 4 then break end
       end
     end
   end
   return oldest
 end
 
--- How many jobs of a topic are ready, as a string; nil: it has no such counter.
 local function ready_in(counts)
   for at = 1, #counts, 2 do
-    if counts[at] == 'ready' then return counts[at + 1] end
+    if counts[at] == 'ready' then return tonumber(counts[at + 1]) or 0 end
   end
+  return 0
 end
 
 local function read(topic)
@@ -56,8 +58,7 @@ local function read(topic)
   if type(size) == 'number' and size > whole_bins then large[1] = topic
   elseif type(size) == 'number' and size > 0 then bins = redis.call('HGETALL', DUE .. topic) end
   local number_ready = ready_in(counts)
-  local oldest = number_ready and number_ready ~= '0' and oldest_in(topic, number_ready) or 0
-  return {oldest, counts, bins, large}
+  return {number_ready ~= 0 and oldest_in(topic, number_ready) or 0, counts, bins, large}
 end
 
 -- Another program's numbers count as none, until `fsck` puts them right.
