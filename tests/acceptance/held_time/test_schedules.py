@@ -65,6 +65,14 @@ async def test_a_job_is_added_each_minute_with_its_time_in_its_id(client: Client
     assert shown["last"] == jobs[-1]["due"] and "value" not in shown
 
 
+async def test_an_advance_makes_ready_what_it_has_added_itself_a_jitter_later(client: Client) -> None:
+    await schedule(client, every=60, jitter=30)
+    await advance(client, 20 * MINUTE_S + 30)
+    jobs = await popped(client)
+    late = [job["due"] - int(job["id"].partition("@")[2]) / 1000 for job in jobs]
+    assert len(jobs) == 20 and all(0 <= each <= 30.001 for each in late)
+
+
 async def test_a_reset_forgets_schedules(client: Client) -> None:
     await schedule(client, every=60)
     await client.ask("reset")
