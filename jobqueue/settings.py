@@ -1,8 +1,9 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads the environment, except that `workers.notify` takes what the service manager puts there, and
-`secret_values` what files name as `${NAME}`; these two alone read files. `jobqueue healthcheck` has no time
-to load it, and reads a few settings by the same rules. conf/jobqueue.toml lists every setting with its default.
+Only this module reads the environment, except that `workers.notify` reads what the service manager puts there, and
+`secret_values` the variables that files name as `${NAME}`. Only this module and `secret_values` read files. `jobqueue
+healthcheck` has no time to load this module, and reads a few settings by the same rules. conf/jobqueue.toml lists every
+setting with its default.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Secrets among the settings: read from files, and left out wherever settings are shown.
 
 A secret may be given as it is or by the name of a file that holds it, so that it stands in no environment and on no
-command line. The file's setting has the secret's name and `_file`. The files that
-say which services are asked name it `${NAME}`.
+command line. The file's setting has the secret's name and `_file`. In the file of a profile or of sinks, `${NAME}`
+stands for a secret that is in the environment.
 """
 
 from __future__ import annotations

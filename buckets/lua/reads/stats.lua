@@ -24,7 +24,9 @@ local function since(topic, entry)
   return job and job.number == tonumber(number) and job.next or nil
 end
 
--- Few ready jobs are looked at one by one until all were found: that takes less than a look into each list.
+-- So few ready jobs are looked at one by one until all were found: that takes less than a look into each list.
+local FEW = 4
+
 local function oldest_in(topic, number_ready)
   local oldest, found = 0, 0
   for _, priority in ipairs(priorities) do
@@ -35,13 +37,14 @@ local function oldest_in(topic, number_ready)
         oldest = oldest == 0 and at or math.min(oldest, at)
         found = found + 1
         if found == number_ready then return oldest end
-        if number_ready > 4 then break end
+        if number_ready > FEW then break end  -- the first of a list is its oldest
       end
     end
   end
   return oldest
 end
 
+-- How many jobs of a topic are ready; 0 for another program's counter.
 local function ready_in(counts)
   for at = 1, #counts, 2 do
     if counts[at] == 'ready' then return tonumber(counts[at + 1]) or 0 end
