@@ -20,8 +20,8 @@ IN_TIME_MS = 60_000
 def definition_of(every_ms: int = 1_000, **options: Any) -> bytes:
     """What a schedule of these tests is: `topic` (t), `body`, `catch_up` (last), `caught_up`: how many at most,
     `jitter_ms`, `skips`, `paused`; `copies`: the topics of a virtual topic; `most`: the most pending jobs of a topic
-    in a shard; `fields`: of the jobs."""
-    return json.dumps({"every_ms": every_ms, **options}).encode()
+    in a shard; `fields`: of the jobs. Equal options are equal bytes, in whatever order they are given."""
+    return json.dumps({"every_ms": every_ms, **options}, sort_keys=True).encode()
 
 
 def times_of(said: Mapping[str, Any], next_ms: int, now_ms: int) -> list[int]:
