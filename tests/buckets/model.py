@@ -24,6 +24,7 @@ from tests.buckets.schedules.scheduled import after, copies_of, times_of
 
 DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)
+FEW = 4  # so few ready jobs are looked at one by one
 Answer = tuple[str, ...] | tuple[str, str | None, int]
 Arrow = tuple[State | None, State]
 Told = tuple[str, Verb, int, int, int]
@@ -934,9 +935,14 @@ class Model:
         return sum(each, Counter())
 
     def oldest_ready_ms(self, topic: str | None) -> int | None:
-        """The job that has waited the longest at the front of a list."""
-        fronts = [self.lives[ids[0]] for (_, name, _), ids in self.ready.items() if ids and topic in (None, name)]
-        return max((self.now_ms - life.next for life in fronts), default=None)
+        """The job that has waited the longest at the front of a list; of few jobs of a topic in a shard, all are looked
+        at."""
+        lists = defaultdict[tuple[int, str], list[list[str]]](list)
+        for (shard, name, _), ids in self.ready.items():
+            if ids and topic in (None, name):
+                lists[shard, name].append(ids)
+        looked = [ids[: None if sum(map(len, some)) <= FEW else 1] for some in lists.values() for ids in some]
+        return max((self.now_ms - self.lives[job_id].next for ids in looked for job_id in ids), default=None)
 
     def histogram(self, topic: str | None) -> dict[str, int]:
         """Pending jobs by the range in which the minute (or hour) of their due time begins."""

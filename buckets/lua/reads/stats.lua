@@ -37,7 +37,7 @@ local function oldest_in(topic, number_ready)
         oldest = oldest == 0 and at or math.min(oldest, at)
         found = found + 1
         if found == number_ready then return oldest end
-        if number_ready > FEW then break end  -- the first of a list is its oldest
+        if number_ready > FEW then break end  -- the first of a list is its oldest, unless an unpop put it there
       end
     end
   end
