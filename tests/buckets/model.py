@@ -458,8 +458,9 @@ class Model:
     ) -> Look:
         """What a pop finds that asks the shards in this order; nothing is changed."""
         look = Look(ttr_ms=ttr_ms)
-        for topic in self.limits.keys() & set(topics):
-            if not self._is_paused(topic, Look()):
+        # Where a topic has limits, the pauses of all are known before the search.
+        for topic in topics if self.limits.keys() & set(topics) else ():
+            if not self._is_paused(topic, look) and topic in self.limits:
                 look.room[topic] = self._room(topic, ttr_ms)
         look_in_shard = self._look_by_priority if by_priority else self._look_in_shard
         for shard in shards:

@@ -28,7 +28,7 @@ end
 local which, opens_in = reached(limit)
 if which then return redis.error_reply('LIMITED ' .. which .. ' ' .. whole(opens_in)) end
 if job.state == dead then job.attempts, job.step = 0, 0 end
-if job.state ~= delayed then job.number = (job.number + 1) % 4294967296 end  -- its entry in a ready list is stale
+job.number = (job.number + 1) % 4294967296  -- an entry in a ready list, also of a life before, is stale
 if job.state ~= ready then job.due, job.cause = now_ms, 0 end
 job.holds = limit and limit.holds
 local record = deliver_job(job, raw, worker)
