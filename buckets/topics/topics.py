@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,6 +62,8 @@ class Stats:
     totals: dict[str, int]
     oldest_ready_ms: int | None
     due: dict[str, int]
+    waits_ms: list[int] = field(default_factory=list)
+    """How long the first ready jobs have waited; of none unless that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +247,13 @@ class Topics:
                     found[name] = max(now_ms - row[0], found.get(name, 0))
         return found
 
-    async def _rows(self, shard: int, names: Sequence[str], *, adds_up: bool = False, bins: int = -1) -> Any:
-        """What the script `stats` answers. `bins`: of a histogram that is read, at most; -1: none."""
+    async def _rows(
+        self, shard: int, names: Sequence[str], *, adds_up: bool = False, bins: int = -1, waits: int = 0
+    ) -> Any:
+        """What the script `stats` answers. `bins`: of a histogram that is read, at most; -1: none. `waits`: of so many
+        of the first ready jobs, since when."""
         now = self.pool.clock.now()
-        return await self.pool.call("stats", shard, names, now=now, sum=int(adds_up), whole_bins=bins)
+        return await self.pool.call("stats", shard, names, now=now, sum=int(adds_up), whole_bins=bins, first=waits)
 
     async def paused_until(self, name: str, near: str | None = None) -> int | None:
         """The end of a topic's pause, as `Topic.paused_until`. `near`: a job, whose shard is asked; all have the
@@ -335,9 +340,9 @@ class Topics:
                 break
         return forgotten
 
-    async def stats(self, topic: str | None = None, *, prefix: str = "", within: str = "") -> Stats:
+    async def stats(self, topic: str | None = None, *, prefix: str = "", within: str = "", waits: int = 0) -> Stats:
         """The figures of one topic, or of all topics together that begin with the prefix and are within
-        (see within.py)."""
+        (see within.py). `waits`: of so many of the first ready jobs, in each shard, how long they have waited."""
         stats = _no_figures()
         if topic is None:
             by_shard = [
@@ -349,20 +354,21 @@ class Topics:
 
         async def add(shard: int) -> None:
             for some in _batched(by_shard[shard], _PAGE):
-                now, row = await self._rows(shard, some, adds_up=True, bins=_FEW)
+                now, row = await self._rows(shard, some, adds_up=True, bins=_FEW, waits=waits)
                 await self._add_row(stats, shard, now, row)
 
         await self._in_all(add)
         return _sorted(stats)
 
-    async def each(self, prefix: str, within: str = "") -> dict[str, Stats]:
-        """The figures of each topic that begins with the prefix and is within."""
+    async def each(self, prefix: str, within: str = "", waits: int = 0) -> dict[str, Stats]:
+        """The figures of each topic that begins with the prefix and is within; with `waits` as in `stats`, without due
+        times."""
         figures: dict[str, Stats] = {}
 
         async def add(shard: int) -> None:
             names = [name for name in await self.names(shard) if name.startswith(prefix) and reaches(within, name)]
             for some in _batched(names, _PAGE):
-                now, *rows = await self._rows(shard, some, bins=_FEW)
+                now, *rows = await self._rows(shard, some, bins=-1 if waits else _FEW, waits=waits)
                 for name, row in zip(some, rows, strict=True):
                     stats = figures.setdefault(name, _no_figures())
                     if row:
@@ -372,7 +378,8 @@ class Topics:
         return {name: _sorted(stats) for name, stats in figures.items()}
 
     async def _add_row(self, stats: Stats, shard: int, now: int, row: Any) -> None:
-        since, counts, bins, large = row
+        since, counts, bins, large, times = row
+        stats.waits_ms += [max(now - time, 0) for time in times]
         for name, value in zip(counts[::2], counts[1::2], strict=True):
             word = name.decode("utf-8", "replace")
             stats.counts[word] = stats.counts.get(word, 0) + number_in(value)

@@ -122,12 +122,13 @@ async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answe
 @one_inner
 async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all that begin alike."""
+    prefix = command.within.removesuffix("*")
     if command.each:
-        return success(topics=await engine.listing.each(command.within.removesuffix("*"), handover.within))
+        return success(topics=await engine.listing.each(prefix, handover.within, command.waits))
     if command.topic is None:
-        figures = await engine.listing.figures(command.within.removesuffix("*"), handover.within)
+        figures = await engine.listing.figures(prefix, handover.within)
         return success(figures=figures, known=True, paused_until=None)
-    figures, status = await engine.stats(command.topic, handover.within)
+    figures, status = await engine.stats(command.topic, handover.within, command.waits)
     assert status  # that of the topic
     return success(figures=figures, known=status.known, paused_until=status.paused.get(command.topic))
 

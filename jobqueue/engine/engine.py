@@ -403,11 +403,12 @@ class Engine:
             return await self.restores.one(command.id, reached)
         return await self.restores.all(reached, skips_overdue=command.skips_overdue)
 
-    async def stats(self, topic: str | None, within: str = "") -> tuple[Figures, TopicStatus | None]:
-        """The figures of a topic and its status, or the figures of all topics, or of those within."""
+    async def stats(self, topic: str | None, within: str = "", waits: int = 0) -> tuple[Figures, TopicStatus | None]:
+        """The figures of a topic and its status, or the figures of all topics, or of those within; `waits` as in
+        inner.Stats."""
         if topic is None:
             return await self._topics.stats(within=within), None
-        asked = self._topics.stats(topic), self._topics.know(topic), self._topics.pauses([topic])
+        asked = self._topics.stats(topic, waits=waits), self._topics.know(topic), self._topics.pauses([topic])
         figures, known, pauses = await asyncio.gather(*asked)
         return figures, TopicStatus(known, pauses)
 

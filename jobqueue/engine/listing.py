@@ -23,9 +23,9 @@ class Listing:
         """The sums of all topics that begin with the prefix."""
         return await self._topics.stats(prefix=prefix, within=within)
 
-    async def each(self, prefix: str, within: str = "") -> dict[str, Figures]:
-        """The figures of each topic that begins with the prefix and is within."""
-        return await self._topics.each(prefix, within)
+    async def each(self, prefix: str, within: str = "", waits: int = 0) -> dict[str, Figures]:
+        """The figures of each topic that begins with the prefix and is within; `waits` as in inner.Stats."""
+        return await self._topics.each(prefix, within, waits)
 
     async def peek(self, command: inner.Peek, room: int) -> list[Job]:
         """The first jobs of a topic in a state (up to `room` bytes of them)."""

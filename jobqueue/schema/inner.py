@@ -150,6 +150,9 @@ class Stats(Struct):
     within: str = ""
     each: bool = False
     """Answers `topics` instead: the figures of each of them, by name."""
+    waits: int = 0
+    """`waits_ms` of the figures says how long so many of a topic's first ready jobs (in each shard) have waited; those
+    of each topic have no due times then."""
 
 
 class Names(Struct):

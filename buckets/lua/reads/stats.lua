@@ -2,42 +2,47 @@
 -- Read the figures of topics: their counts, since when the oldest ready job has waited, and the histogram of due times.
 -- arrows: none
 -- returns: {now in ms, row, …}: a row for each topic, or one for all of them; a row is {since when the oldest ready job has been
---   ready or 0, {field, count, …}, {bin, count, …}, {topic, …}}: the topics whose histograms are too large to be read here; in
---   the place of a row false, where another program's data are under the topic's key
+--   ready or 0, {field, count, …}, {bin, count, …}, {topic, …}, {ms, …}}: the topics whose histograms are too large to be read
+--   here, and since when the first ready jobs have been ready; in the place of a row false, where another program's data are
+--   under the topic's key
 -- fails: never
 -- repeat: yes
--- include: clock indexes peek_job
+-- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local sum = ARGV[2] == '1'  -- whether the topics are added up
 local whole_bins = tonumber(ARGV[3])  -- integer: bins of a histogram that is read here, at most; -1: none is
-local topics = {unpack(ARGV, 4)}  -- strings: which
+local first = tonumber(ARGV[4])  -- integer: of so many ready jobs of a topic, those that a pop delivers first, the times are told
+local topics = {unpack(ARGV, 5)}  -- strings: which
 
--- Most topics have only jobs of the default priority.
-local priorities = {4, 9, 8, 7, 6, 5, 3, 2, 1, 0}
-
--- Since when an entry's job has been ready, or nil for a stale entry.
+-- Since when an entry's job has been ready, or nil for a stale entry. The record is not parsed: there may be many.
 local function since(topic, entry)
-  local number, id = string.match(entry, '^(%d+):(.+)$')
-  local job = id and peek_job(id, ready, topic)
-  return job and job.number == tonumber(number) and job.next or nil
+  local mark, id = string.match(entry, '^(%d+):(.+)$')
+  local raw = id and redis.pcall('GETRANGE', JOB .. id, '0', whole(63 + #topic))
+  if type(raw) ~= 'string' or #raw < SHORT then return nil end
+  local version, length, flags, _, _, size, _, _, next_ms, _, _, number = struct.unpack(HEADER, raw)
+  local is_valid = version == VERSION and flags % 8 == ready and number == tonumber(mark)
+  return is_valid and string.sub(raw, length + 1, length + size) == topic and next_ms or nil
 end
 
 -- So few ready jobs are looked at one by one until all were found: that takes less than a look into each list.
-local FEW = 4
+local FEW = math.max(4, first)
+-- Most topics have only jobs of the default priority.
+local USUAL_FIRST, BY_PRIORITY = {4, 9, 8, 7, 6, 5, 3, 2, 1, 0}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}
 
-local function oldest_in(topic, number_ready)
+local function oldest_in(topic, number_ready, times)
   local oldest, found = 0, 0
-  for _, priority in ipairs(priorities) do
+  for _, priority in ipairs(number_ready > FEW and BY_PRIORITY or USUAL_FIRST) do
     -- A few entries are enough: those that a pop would meet first. Behind many stale ones the age is unknown.
     for _, entry in ipairs(redis.pcall('LRANGE', READY .. priority .. ':' .. topic, 0, 19)) do
       local at = since(topic, entry)
       if at then
         oldest = oldest == 0 and at or math.min(oldest, at)
         found = found + 1
+        if #times < first then times[#times + 1] = at end
         if found == number_ready then return oldest end
-        if number_ready > FEW then break end  -- the first of a list is its oldest, unless an unpop put it there
+        if number_ready > FEW and #times == first then break end  -- the first of a list is its oldest, unless an unpop put it there
       end
     end
   end
@@ -58,10 +63,12 @@ local function read(topic)
   if counts.err then counts = {} end  -- a key of another program: the next move replaces it
   local bins, large = {}, {}
   local size = whole_bins < 0 and 0 or redis.pcall('HLEN', DUE .. topic)
-  if type(size) == 'number' and size > whole_bins then large[1] = topic
-  elseif type(size) == 'number' and size > 0 then bins = redis.call('HGETALL', DUE .. topic) end
+  if type(size) == 'number' and size > 0 then
+    if size > whole_bins then large[1] = topic else bins = redis.call('HGETALL', DUE .. topic) end
+  end
   local number_ready = ready_in(counts)
-  return {number_ready ~= 0 and oldest_in(topic, number_ready) or 0, counts, bins, large}
+  local times = {}
+  return {number_ready ~= 0 and oldest_in(topic, number_ready, times) or 0, counts, bins, large, times}
 end
 
 -- Another program's numbers count as none, until `fsck` puts them right.
@@ -83,12 +90,13 @@ if not sum then
   for _, topic in ipairs(topics) do reply[#reply + 1] = read(topic) end
   return reply
 end
-local oldest, counts, bins, large = 0, {}, {}, {}
+local oldest, counts, bins, large, times = 0, {}, {}, {}, {}
 for _, topic in ipairs(topics) do
   local row = read(topic)
   if row[1] > 0 then oldest = oldest == 0 and row[1] or math.min(oldest, row[1]) end
   add(counts, row[2])
   add(bins, row[3])
   large[#large + 1] = row[4][1]
+  for _, at in ipairs(row[5]) do times[#times + 1] = at end
 end
-return {now_ms, {oldest, flat_of(counts), flat_of(bins), large}}
+return {now_ms, {oldest, flat_of(counts), flat_of(bins), large, times}}

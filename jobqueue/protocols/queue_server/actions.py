@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -152,31 +151,30 @@ class Actions:
 
     async def _monitor(self, request: Request, asker: Asker) -> Plus:
         topic = self._topic(request)
-        stats = await self._dialect.ask(inner.Stats(topic=topic))
+        stats = await self._dialect.ask(inner.Stats(topic=topic, waits=_LOOKED_AT))
         if not stats["success"]:
             return _failed(stats)
         counter = await self._dialect.ask(inner.Counter())
         if not counter["success"]:
             return _failed(counter)
-        size = _size(stats["figures"].counts)
-        last = counter["number"]
-        return {"size": size, "max_id": last, "wait_status": await self._congestion(topic), **self._node(last), **_OK}
+        figures, last = stats["figures"], counter["number"]
+        size, wait = _size(figures.counts), _congestion(figures)
+        return {"size": size, "max_id": last, "wait_status": wait, **self._node(last), **_OK}
 
     async def _list(self, request: Request, asker: Asker) -> Plus:
         pattern = request.text("pattern") or ""
         prefix = self._dialect.options.prefix
-        topics = await self._dialect.ask(inner.Stats(within=prefix, each=True))
+        topics = await self._dialect.ask(inner.Stats(within=prefix, each=True, waits=_LOOKED_AT))
         if not topics["success"]:
             return _failed(topics)
         counter = await self._dialect.ask(inner.Counter())
         if not counter["success"]:
             return _failed(counter)
-        listed = [(names.plain(topic.removeprefix(prefix)), topic, each) for topic, each in topics["topics"].items()]
-        found = [each for each in listed if pattern in each[0]]
-        waits = await asyncio.gather(*(self._waits(topic, figures) for _, topic, figures in found))
+        listed = [(names.plain(topic.removeprefix(prefix)), each) for topic, each in topics["topics"].items()]
         queues = [
-            {"size": _size(figures.counts), "wait_status": wait, "name": name}
-            for (name, _, figures), wait in zip(found, waits, strict=True)
+            {"size": _size(figures.counts), "wait_status": _congestion(figures), "name": name}
+            for name, figures in listed
+            if pattern in name
         ]
         return {"queue_count": len(queues), "queue_list": queues, **self._node(counter["number"]), **_OK}
 
@@ -189,19 +187,6 @@ class Actions:
         node_id = self._dialect.options.node_id
         return {"leader_node_id": node_id, "node_id": node_id, "trans_id": last}
 
-    async def _waits(self, topic: str, figures: Stats) -> int:
-        """As `_congestion`, where the figures of the topic are known: mostly these say it."""
-        ready = figures.counts["ready"]
-        if ready == 1 and figures.oldest_ready_ms is not None:
-            return min(_MOST_OVERDUE_S, figures.oldest_ready_ms // 1000)
-        return await self._congestion(topic) if ready else 0
-
-    async def _congestion(self, topic: str) -> int:
-        """How long the first ready jobs of a topic have waited, in whole seconds together."""
-        peeked = await self._dialect.ask(inner.Peek(topic=topic, state="ready", count=_LOOKED_AT, body=False))
-        now = int(self._dialect.tools.redis_s() * 1000)
-        return sum(min(_MOST_OVERDUE_S, max(0, now - job.next) // 1000) for job in peeked.get("jobs", ()))
-
 
 def hands_out(request: Request) -> bool:
     """Whether a request asks for a job."""
@@ -210,6 +195,11 @@ def hands_out(request: Request) -> bool:
 
 async def _not_supported(request: Request, asker: Asker) -> Plus:
     raise Refused(NOT_SUPPORTED, "each instance leads; there are no votes and no nodes", "action")
+
+
+def _congestion(figures: Stats) -> int:
+    """How long the first ready jobs of a topic have waited, in whole seconds together."""
+    return sum(min(_MOST_OVERDUE_S, wait // 1000) for wait in figures.waits_ms[:_LOOKED_AT])
 
 
 def _action(request: Request) -> int | None:
