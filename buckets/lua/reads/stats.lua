@@ -42,7 +42,8 @@ local function oldest_in(topic, number_ready, times)
         found = found + 1
         if #times < first then times[#times + 1] = at end
         if found == number_ready then return oldest end
-        if number_ready > FEW and #times == first then break end  -- the first of a list is its oldest, unless an unpop put it there
+        -- The first of a list is its oldest, unless an unpop put it there.
+        if number_ready > FEW and #times == first then break end
       end
     end
   end
