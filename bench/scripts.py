@@ -28,7 +28,7 @@ from redis import Redis as Client
 from bench.memory import BODY
 from buckets import NewJob, Pool, Redis
 from buckets.job import DEFAULT_RETENTION_MS
-from buckets.pool.add_codec import Preparing, pack_groups
+from buckets.pool.codec import Preparing, pack_groups
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.kit.redis_server import RedisServer, binaries
 

@@ -34,7 +34,7 @@ FAMILIES = {
     "COUNTER": "seq",  # of shard 0: string: the last number given out
     "ALIAS": "alias:",  # of shard 0: + number     string: id; expires
     "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
-    "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; what else is in it: access/tokens.py
+    "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; what else is in it: access.py
     "RATE": "rate:",  # of shard 0: + token      hash: how full the bucket of a token's rate is; expires
     "ACTIONS": "actions",  # of shard 0: stream: what people and operators did, for the command `actions`
     "OPERATIONS": "ops",  # of shard 0: zset: id of an operation -> ms when it was planned

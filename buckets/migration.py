@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
 from buckets.job import Job, Verb
 from buckets.keys import FAMILIES

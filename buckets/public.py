@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from buckets.clock import Clock, HeldClock, SteppedClock
-from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
-from buckets.durability.durable import Durable, DurablePool
+from buckets.durable import FSYNCED, LOCAL, REPLICATED, Durability, Durable, DurablePool
 from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag, later_ms
 from buckets.meter import Meter
@@ -13,25 +12,23 @@ from buckets.operations.carrying_out import CarryingOut
 from buckets.operations.record import Asked, Filter, Operation
 from buckets.operations.runner import Runner
 from buckets.operations.store import Operations
-from buckets.pool.add_codec import Added, Prepared, Shape
+from buckets.pool.codec import Added, Prepared, Shape
 from buckets.pool.lanes import Sent
 from buckets.pool.limits import Closed, Limit
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Ask, Popped, ask_for
 from buckets.pool.sleepers import Waiter
-from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
 from buckets.schedules.occurrences import Occurrences, Plan, Planner, Time
 from buckets.schedules.record import Schedule
 from buckets.schedules.schedules import Schedules, Seen
-from buckets.timers.awake import Awake
 from buckets.timers.cards import About, Card, Instance, read_instances
-from buckets.timers.held_time import HeldTime
+from buckets.timers.held_time import HeldTime, QueuedPool
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
-from buckets.timers.timer import Timer
+from buckets.timers.timer import Awake, Timer
 from buckets.topics.figures import Figures
 from buckets.topics.forecast import Forecast, read_forecast
 from buckets.topics.topics import Bin, Bounds, Stats, Topic, Topics, TopicStatus

@@ -37,8 +37,7 @@ from buckets import (
     Waiting,
     Walk,
 )
-from buckets.access.actions import Actions
-from buckets.access.tokens import Tokens
+from buckets.access import Actions, Tokens
 from buckets.errors import Unfit
 from jobqueue import __version__
 from jobqueue.access.authentication import Authentication

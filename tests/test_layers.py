@@ -18,7 +18,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "words": ("errors", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
-        "topics": ("events", "durability", "topics", "waiting", "schedules"),
+        "topics": ("events", "durable", "topics", "waiting", "schedules"),
         "keepers": ("timers", "access", "fsck", "migration", "operations"),
         "outside": ("public",),
     },

@@ -2,6 +2,10 @@
 
 Entries are raw, `[id, [field, value, …]]`, as an id of a job may stand in one twice. Reading waits in Redis, so that
 the reader needs a client of its own.
+
+`PageSize` learns how many entries to read at once, as an entry may have a few bytes or 1 MiB. `read_tail` reads the
+events of one job after a place: those that a journal has not drained yet. `bound_events` keeps the stream within its
+bytes, however long no journal reads it.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from buckets.errors import JobQueueError
+from buckets.events.codec import FIELD, Entry, Event, Unreadable, read_entry, read_event
 from buckets.events.switch import GROUP, read_events, stream_key, switch_on
+from buckets.namespace import fresh_word
 from buckets.pages import Pages
 from buckets.redis.client import Redis
 from buckets.shards import Shards
@@ -19,7 +25,7 @@ _CONSUMER = "r"  # always the same: whoever comes next finds what it left pendin
 _ACKNOWLEDGED = 5_000  # in one script
 _WALKED_BYTES = 1 << 20
 
-Entry = Sequence[Any]
+RawEntry = Sequence[Any]
 """An id and its fields; None instead of the fields: it was cut off after it had been delivered."""
 
 
@@ -117,16 +123,16 @@ class Stream:
         assert view
         return view
 
-    async def pending(self, most: int, after: Place = START) -> list[Entry]:
+    async def pending(self, most: int, after: Place = START) -> list[RawEntry]:
         """Entries behind a place that were delivered and not acknowledged. Raises Gone."""
         return await self._read("COUNT", most, "STREAMS", self._key, str(after))
 
-    async def fresh(self, most: int, wait_ms: int = 0) -> list[Entry]:
+    async def fresh(self, most: int, wait_ms: int = 0) -> list[RawEntry]:
         """Entries that were not delivered yet; waits for the first one if there is none. Raises Gone."""
         wait = ("BLOCK", wait_ms) if wait_ms else ()
         return await self._read("COUNT", most, *wait, "STREAMS", self._key, ">")
 
-    async def _read(self, *how: str | int) -> list[Entry]:
+    async def _read(self, *how: str | int) -> list[RawEntry]:
         try:
             reply = await self._reading.ask(self._key, "XREADGROUP", "GROUP", GROUP, _CONSUMER, *how)
         except JobQueueError as error:
@@ -149,9 +155,11 @@ class Stream:
         if switch:
             await switch_on(self._shards, self._shard, switch)
 
-    async def entries(self, after: Place, upto: Place, most: int) -> list[Entry]:
+    async def entries(self, after: Place, upto: Place, most: int) -> list[RawEntry]:
         """Entries behind a place, up to another, delivered or not."""
-        found: list[Entry] = await self._shards.redis.read("XRANGE", self._key, f"({after}", str(upto), "COUNT", most)
+        found: list[RawEntry] = await self._shards.redis.read(
+            "XRANGE", self._key, f"({after}", str(upto), "COUNT", most
+        )
         return found
 
     async def records(self, ids: Sequence[str]) -> Records:
@@ -204,3 +212,97 @@ def _view(reply: list[Any]) -> View:
         Place.read(given) if given else None,
         (Place.read(behind), int(until)) if until else None,
     )
+
+
+_MOST = 250  # 0.3 ms of Redis
+_FIRST = 16
+_BYTES = 4 << 20  # of a page, as far as the last one tells
+
+
+class PageSize:
+    """The number of entries of the next page."""
+
+    def __init__(self) -> None:
+        self.entries = _FIRST
+
+    def saw(self, page: Sequence[Sequence[Any]]) -> None:
+        """Learn from a page: its entries are ids and fields. It grows fourfold at most, as the next may be larger."""
+        weight = sum(len(field) for _, fields in page for field in fields or ())
+        fitting = _BYTES * len(page) // max(weight, 1)
+        self.entries = max(1, min(fitting, 4 * self.entries, _MOST))
+
+
+MOST_ENTRIES = 10_000
+
+
+class TailEvent(NamedTuple):
+    """An event in the stream."""
+
+    ms: int
+    seq: int
+    n: int
+    """Its number in its entry."""
+    entry: Entry
+    event: Event
+
+
+class Tail(NamedTuple):
+    """What was read."""
+
+    events: list[TailEvent]
+    is_whole: bool
+    """Whether that is all; there may be more than MOST_ENTRIES."""
+
+
+async def read_tail(shards: Shards, shard: int, job_id: str, behind: tuple[int, int]) -> Tail:
+    """The events of a job in the stream of its shard, behind an entry. What cannot be read is left out: whoever drains
+    the stream tells it. Raises Unavailable."""
+    key, wanted = shards.keys[shard].events, job_id.encode()
+    found: list[TailEvent] = []
+    looked, last, size = 0, f"{behind[0]}-{behind[1]}".encode(), PageSize()
+    while looked < MOST_ENTRIES:
+        entries: list[tuple[bytes, list[bytes] | None]] = []
+        try:
+            entries = await shards.redis.read("XRANGE", key, b"(" + last, "+", "COUNT", size.entries)
+        except JobQueueError as error:
+            if "WRONGTYPE" not in error.message:
+                raise  # else it is another program's key
+        for raw_id, fields in entries:
+            found += _of_job(raw_id, fields or [], wanted)
+        looked += len(entries)
+        if len(entries) < size.entries:
+            return Tail(found, is_whole=True)
+        last = entries[-1][0]
+        size.saw(entries)
+    return Tail(found, is_whole=False)
+
+
+def _of_job(raw_id: bytes, fields: list[bytes], wanted: bytes) -> list[TailEvent]:
+    if wanted not in fields or len(fields) < 2 or fields[0] != FIELD:
+        return []
+    ms, _, seq = raw_id.partition(b"-")
+    found = []
+    try:
+        entry = read_entry(fields[1])
+        for n, (name, value) in enumerate(zip(fields[2::2], fields[3::2], strict=False)):
+            if name == wanted:
+                found.append(TailEvent(int(ms), int(seq), n, entry, read_event(entry, name, value)))
+    except Unreadable:
+        pass
+    return found
+
+
+MOST_BYTES = 256 << 20
+_PAGE = 2_000  # entries a script; of 4 KB each they take half a millisecond
+
+
+async def bound_events(shards: Shards, shard: int, most_bytes: int) -> int:
+    """Cut off the oldest entries beyond the bytes; returns how many. Where events are on and their stream was deleted,
+    it is made again."""
+    pages, cut_off = Pages(shards.redis, rest=1.0), 0
+    while True:
+        call = shards.call("bound_events", shard, bytes=most_bytes, page=_PAGE, fresh=fresh_word())
+        some: int = await pages.step(call)
+        if not some:
+            return cut_off
+        cut_off += some

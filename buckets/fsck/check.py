@@ -2,8 +2,9 @@
 
 The pool is the truth, and the indexes are made to follow it. What can be judged in one instant (a record against its
 bucket, an entry against its record, a schedule against its entry) is judged by a script, and repaired by one that looks
-again. Two things take several passes, since the service goes on changing them: whether a ready job is in its list
-(jobs.py), and whether counts are right (counts.py).
+again. Two things take several passes, since the service goes on changing them: whether a ready job is in its list, and
+whether counts are right (both in counts.py). Schedules are checked here: each record by itself and against its entry,
+and the sets of occurrences. One script sees both a record and its entry, so no second look is needed.
 """
 
 from __future__ import annotations
@@ -11,16 +12,46 @@ from __future__ import annotations
 from typing import Self
 
 from buckets.clock import Clock
-from buckets.fsck.counts import CountCheck
-from buckets.fsck.findings import Report, shown
-from buckets.fsck.jobs import JobCheck, check_adrift, check_entries, read_lists
-from buckets.fsck.keys import check_keys
-from buckets.fsck.schedules import check_schedules
-from buckets.fsck.shard import CheckedShard, Progress
+from buckets.fsck.counts import CountCheck, JobCheck, check_adrift, check_entries, read_lists
+from buckets.fsck.shard import PAGE, CheckedShard, FoundKeys, Progress, Report, check_keys, shown
+from buckets.keys import shard_of
+from buckets.layout import SCHEDULE
 from buckets.namespace import Examination, examine
-from buckets.pages import Pages
+from buckets.pages import Pages, chunks
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+
+
+async def check_schedules(shard: CheckedShard, found: FoundKeys) -> None:
+    """Check all schedules of a shard."""
+    script, cursor = "mend_schedules" if shard.repair else "audit_schedules", b"0"
+    seen: set[bytes] = set()
+    while True:
+        cursor, names, faults = await shard.call(script, buckets=shard.pool.buckets, cursor=cursor)
+        for name, fault in zip(faults[::2], faults[1::2], strict=True):
+            shard.find(fault.decode(), _shown(name))
+        for name in names:
+            if shard_of(name.decode("utf-8", "replace"), len(shard.pool.keys)) != shard.number:
+                shard.find("misplaced", _shown(name), repaired=False)
+        seen |= set(names)
+        shard.progress("schedules", len(seen))
+        if cursor == b"0":
+            break
+    shard.report.schedules += len(seen)
+    await _check_occurrences(shard, found)
+
+
+async def _check_occurrences(shard: CheckedShard, found: FoundKeys) -> None:
+    """Find sets of occurrences whose schedules are gone."""
+    for names in chunks(found.names["OCCURRENCES"], PAGE):
+        script = "remove_orphans" if shard.repair else "find_orphans"
+        for name in await shard.call(script, names, family="o", which=""):
+            shard.find("orphan", f"o:{shown(name)}")
+
+
+def _shown(name: bytes) -> str:
+    return SCHEDULE + shown(name)
+
 
 PASSES = 3
 REST = 2.0

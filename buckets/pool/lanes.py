@@ -4,6 +4,10 @@ What is handed in during one turn of the event loop leaves in one write at its e
 all adds, one for like pops, in this order. There is no task, future or coroutine on the way, as these cost several
 times what the work itself does. Lanes never try again: whatever does not simply succeed is left to the caller, who
 takes the complete way, the methods of `Pool`.
+
+A `Batch` holds the jobs of several callers for one script, and gives each caller its own answers. A `SharedPop` serves
+like pops of concurrent callers in their order. One script is nearly always enough for it: a script stops early where
+bodies are large or many entries are stale, and then another one goes on.
 """
 
 from __future__ import annotations
@@ -16,18 +20,151 @@ from functools import partial
 from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable
+from buckets.job import Job
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Prepared, new_in_runs, pack_groups, read_results
-from buckets.pool.batch import Batch, Done, tell_added, tell_finished
-from buckets.pool.finish_codec import read_finished
-from buckets.pool.pop_search import Ask, read_reply, way_of
-from buckets.pool.shared_pop import SharedPop
+from buckets.pool.codec import Prepared, new_in_runs, pack_groups, read_finished, read_results
+from buckets.pool.limits import Closed
+from buckets.pool.pop_search import Ask, Popped, read_reply, turns, way_of
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
 from buckets.scripts import SCRIPTS, Value
 from buckets.shards import MOST, MOST_BYTES, Shards
 
 log = logging.getLogger(__name__)
+
+Done = Callable[[Any], None]
+"""Takes the outcome, once: a list with a result or error for each job, for a pop a `Popped`; None: nothing was done, or
+it may be repeated, so take the complete way, with the same ids; a JobQueueError: it failed, and was perhaps done."""
+
+
+class Batch:
+    """Jobs of several callers for one script, no id twice."""
+
+    __slots__ = ("ids", "jobs", "parts", "size", "within")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and who takes their results
+        self.jobs: list[Any] = []
+        self.ids: set[str] = set()
+        self.size = 0  # bytes
+        self.within = ""  # the condition of all adds: see `Pool.add`
+
+    def has_room(self, jobs: int, size: int, ids: set[str]) -> bool:
+        """Whether more jobs may join."""
+        return len(self.jobs) + jobs <= MOST and self.size + size <= MOST_BYTES and self.ids.isdisjoint(ids)
+
+    def join(self, jobs: Sequence[Any], size: int, ids: set[str], done: Done) -> None:
+        """Add the jobs of one more caller."""
+        self.parts.append((len(jobs), done))
+        self.jobs += jobs
+        self.ids |= ids
+        self.size += size
+
+    def settle(self, results: list[Any]) -> None:
+        """Give each caller the results of its jobs."""
+        at = 0
+        for jobs, done in self.parts:
+            tell(done, results[at : at + jobs])
+            at += jobs
+
+    def fail(self, outcome: JobQueueError | None) -> None:
+        """Give all callers the same outcome."""
+        for _, done in self.parts:
+            tell(done, outcome)
+
+
+def tell(done: Done, outcome: Any) -> None:
+    """Tell one caller. A bug of one caller must not keep the outcome from the others."""
+    try:
+        done(outcome)
+    except Exception:
+        log.exception("answer.failed")
+
+
+def _may_be_tried_again(error: JobQueueError | None) -> bool:
+    """Whether a lost connection is all that stood in the way, and there is time left."""
+    return type(error) is Unanswered
+
+
+def tell_finished(batch: Batch, outcome: Any) -> None:
+    """Tell those who finished jobs; `outcome`: a list with the state or error of each job, or one as for `Done`."""
+    if isinstance(outcome, list):
+        batch.settle(outcome)
+    else:
+        batch.fail(None if _may_be_tried_again(outcome) else outcome)
+
+
+def tell_added(batch: Batch, outcome: Any) -> None:
+    """As `tell_finished`, for those who added jobs."""
+    if isinstance(outcome, list):
+        batch.settle(outcome)
+        return
+    at = 0
+    for jobs, done in batch.parts:
+        repeatable = all(job.shape.repeatable for job in batch.jobs[at : at + jobs])
+        tell(done, None if repeatable and _may_be_tried_again(outcome) else outcome)
+        at += jobs
+
+
+class SharedPop:
+    """Pops in progress."""
+
+    __slots__ = ("_jobs", "_last", "_pops", "_room", "_want", "ask")
+
+    def __init__(self, pops: Sequence[tuple[Ask, int, Done]]) -> None:
+        """`pops`: what each asks for, how many jobs, and who takes its outcome. Several are for one job each."""
+        self.ask = pops[0][0]
+        """What they ask for, all but the worker."""
+        self._pops = pops
+        self._want = sum([count for _, count, _ in pops])
+        self._room = self.ask.room * len(pops)
+        self._jobs: list[Job] = []
+        self._last = Popped()
+
+    def arguments(self, bucket: int) -> dict[str, Value]:
+        """Those of the next script."""
+        served = len(self._jobs)
+        return {
+            "bucket": bucket,
+            "want": self._want - served,
+            "room": max(self._room, 0),
+            "always": 0 if served else 1,
+            "ttr": self.ask.ttr,
+            "workers": turns([(count, ask.worker) for ask, count, _ in self._pops], served),
+        }
+
+    def take(self, popped: Popped, cut_short: bool) -> bool:
+        """The answer of a script, and whether it stopped early. Returns whether another one is to go on."""
+        self._last, jobs = popped, popped.jobs
+        self._jobs += jobs
+        if not cut_short:
+            return False
+        self._room -= sum([len(job.raw) for job in jobs])
+        return len(self._jobs) < self._want and (self._room > 0 or not self._jobs)
+
+    @property
+    def limited(self) -> tuple[Closed, ...]:
+        """The topics whose limits keep ready jobs back, as the last script found them."""
+        return self._last.limited
+
+    def settle(self) -> None:
+        """Hand the jobs out."""
+        pops, jobs, last = self._pops, self._jobs, self._last
+        shared = (last.left, last.opens_us, last.ask_why, last.limited)
+        if len(pops) == 1:
+            tell(pops[0][2], Popped(jobs, *shared))
+            return
+        for at, (_, _, done) in enumerate(pops):
+            tell(done, Popped(jobs[at : at + 1], *shared))
+
+    def fail(self, outcome: Any) -> None:
+        """No script could go on: those that have jobs get them, the others this outcome."""
+        if self._jobs:
+            self.settle()
+            return
+        for _, _, done in self._pops:
+            tell(done, outcome)
+
 
 _LONGEST_S = 0.01  # that pops wait for those in flight
 

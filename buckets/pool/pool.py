@@ -3,13 +3,20 @@
 Moves of jobs take `within`, the topics that the caller may reach (buckets/topics/within.py); empty: any. A job of
 another topic is NotFound, as if it did not exist.
 
-Nothing is decided here. A method packs its arguments, calls one script a shard (more for a batch that would block
-Redis too long), and turns the reply into values.
+Nothing is decided here. A method packs its arguments, calls one script a shard (more for a batch that would block Redis
+too long), and turns the reply into values.
+
+Each job that becomes a dead letter is one line of the log, and very many are one line together. The scripts report dead
+letters to their caller: the timer, or the worker that gave the job back. If an answer of Redis is lost, its lines are
+missing; the counters of a topic are exact.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +25,7 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool.add_codec import (
+from buckets.pool.codec import (
     Added,
     Prepared,
     Preparing,
@@ -26,10 +33,9 @@ from buckets.pool.add_codec import (
     may_be_repeated,
     new_jobs,
     pack_groups,
+    read_finished,
     read_results,
 )
-from buckets.pool.deaths import Deaths
-from buckets.pool.finish_codec import read_finished
 from buckets.pool.lanes import Sent, taken
 from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
@@ -37,6 +43,53 @@ from buckets.record import pack_ladder, unpack, unpack_all
 from buckets.redis.client import Redis, judge_all
 from buckets.scripts import Value
 from buckets.shards import Item
+
+log = logging.getLogger(__name__)
+
+MOST_A_SECOND = 10
+_SECOND = 1.0
+
+
+class Deaths:
+    """The deaths that this process learned of."""
+
+    def __init__(self) -> None:
+        self._since = 0.0  # of the second that is counted
+        self._lines = 0
+        self._rest: Counter[str] = Counter()  # by topic, without a line of their own
+        self._ending: asyncio.TimerHandle | None = None
+
+    def report(self, died: Sequence[Sequence[Any]]) -> None:
+        """Log jobs that died, each given as id, topic, cause, attempts and its last worker."""
+        for job_id, topic, cause, attempts, worker in died:
+            if self._has_line():
+                fields = {"id": _text(job_id), "topic": _text(topic), "cause": _text(cause), "attempts": attempts}
+                log.warning("job.died", extra={**fields, "worker": _text(worker) or None})
+            else:
+                self._rest[_text(topic)] += 1
+
+    def _has_line(self) -> bool:
+        now = time.monotonic()
+        if now - self._since >= _SECOND:
+            self._since, self._lines = now, 0
+        self._lines += 1
+        if self._lines > MOST_A_SECOND and self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(_SECOND, self.sum_up)
+        return self._lines <= MOST_A_SECOND
+
+    def sum_up(self) -> None:
+        """Log how many had no line of their own."""
+        if self._ending:
+            self._ending.cancel()
+            self._ending = None
+        if self._rest:
+            log.warning("jobs.died", extra={"jobs": self._rest.total(), "topics": dict(self._rest.most_common(20))})
+            self._rest.clear()
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
 
 PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
 

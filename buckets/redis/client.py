@@ -18,8 +18,7 @@ from buckets.meter import Meter
 from buckets.redis.cluster import Cluster
 from buckets.redis.link import LOST, ErrorReply, Link, Orphan
 from buckets.redis.sentinels import Sentinels
-from buckets.redis.server import SILENT_S, Retired, Server, within
-from buckets.redis.standalone import Standalone
+from buckets.redis.server import SILENT_S, Retired, Server, Standalone, within
 from buckets.redis.url import Kind, Url, read_url
 from buckets.scripts import SCRIPTS, Script, Value
 

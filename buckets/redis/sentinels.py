@@ -20,8 +20,7 @@ from typing import Any
 from buckets.errors import Unavailable
 from buckets.meter import Meter
 from buckets.redis.link import ErrorReply
-from buckets.redis.server import Server, within
-from buckets.redis.standalone import Standalone
+from buckets.redis.server import Server, Standalone, within
 from buckets.redis.url import Address, Url
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from buckets.errors import JobQueueError, NoRoom
 from buckets.job import NewJob
 from buckets.pages import chunks
-from buckets.pool.add_codec import Shape
+from buckets.pool.codec import Shape
 from buckets.schedules.record import Schedule
 from buckets.schedules.schedules import Schedules
 from buckets.scripts import Value

@@ -3,11 +3,19 @@
 Each process that runs timers signs a list in Redis several times a second, with a token of its own. It reads who else
 did only when one of them might have to be struck off by what was read last, and often enough to see new ones: the
 commands of an idle service are mostly these. An instance that has not signed for a while is struck off: it died, or
-stands still. From the same list all derive the same assignment (assignment.py), so each timer has one instance, and
-the load is even.
+stands still. From the same list all derive the same assignment, so each timer has one instance, and the load is even.
 
 The list guards nothing, and neither do the locks that follow it (locks.py): while it cannot be read, its last state
 goes on to hold.
+
+All instances that read the same list of members compute the same assignment without talking to each other: by
+rendezvous hashing (Thaler and Ravishankar, 1998) with an even load. Two instances differ by at most one timer; when one
+joins or leaves, hardly any timer moves between the others.
+
+`ClockJumps` detects jumps of Redis's clock. Jobs follow Redis's clock wherever it goes. So an operator wants to know
+when it jumps: somebody set it, or another Redis, on a host with a different time, took over. It is compared with this
+process's monotonic clock, which nobody sets. Redis read its clock at some moment between our question and the answer's
+arrival: so a process that was paused, or a slow network, makes the comparison less exact, but is not taken for a jump.
 """
 
 from __future__ import annotations
@@ -17,19 +25,73 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from random import Random
 from typing import NamedTuple
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.events.switch import note_switch
+from buckets.meter import Meter
 from buckets.pool.pool import Pool
 from buckets.redis.outage import Outage
 from buckets.shards import Shards
-from buckets.timers.assignment import assign
-from buckets.timers.clock_jumps import ClockJumps
 from buckets.waiting.notifier import Notifier
 
+
+def assign(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
+    """For each of the timers 0 to `timers` - 1, the token of its instance. `tokens` must not be empty."""
+    least, more = divmod(timers, len(tokens))  # `more` instances have one more than the least
+    has = dict.fromkeys(tokens, 0)
+    owners: dict[int, bytes] = {}
+    for _, timer, token in sorted(score for each in tokens for score in _scores(timers, each)):
+        if timer in owners or has[token] > least or (has[token] == least and not more):
+            continue
+        if has[token] == least:
+            more -= 1
+        has[token] += 1
+        owners[timer] = token
+    return [owners[timer] for timer in range(timers)]
+
+
+def _scores(timers: int, token: bytes) -> Iterator[tuple[float, int, bytes]]:
+    """How well an instance fits each timer (the lower, the better); the same in all processes."""
+    random = Random(token)
+    return ((random.random(), timer, token) for timer in range(timers))
+
+
 log = logging.getLogger(__name__)
+
+_EXACT_S = 0.1  # a slower answer is too inexact to compare two clocks
+
+
+class ClockJumps:
+    """What is known of Redis's clock. `limit_s`: a jump by more is reported."""
+
+    def __init__(self, meter: Meter, limit_s: float = 1.0) -> None:
+        self._meter = meter
+        self._limit_s = limit_s
+        # Redis's clock minus ours is between these two.
+        self._least = -inf
+        self._most = inf
+
+    def compare(self, asked: float, answered: float, redis_s: float) -> float:
+        """Take in Redis's time, in s since the epoch, and the `time.monotonic` of the question and the answer. Returns
+        by how many seconds its clock has jumped ahead (below 0: back), and 0 for a jump within the limit."""
+        if answered - asked < _EXACT_S:
+            self._meter.compared(redis_s - time.time())
+        least, most = redis_s - answered, redis_s - asked
+        jump = max(least - self._most, 0.0) or min(most - self._least, 0.0)
+        if jump:  # or the clocks run at different rates: either way, what was known is void
+            self._least, self._most = least, most
+        else:
+            self._least, self._most = max(least, self._least), min(most, self._most)
+        if abs(jump) <= self._limit_s:
+            return 0.0
+        log.warning("clock.jumped", extra={"ahead_s": round(jump, 3)})
+        self._meter.jumped(jump)
+        return jump
+
 
 SIGN_S = 0.15
 LIFE_S = 0.45  # after its last signature
@@ -51,7 +113,7 @@ class Roll(NamedTuple):
     is_new: bool
     """Whether the list did not hold this instance before."""
     version: int
-    """That of the records of tokens (access/tokens.py); 0 where there are none, or it was not asked for."""
+    """That of the records of tokens (buckets/access.py); 0 where there are none, or it was not asked for."""
     living: list[bytes]
     """The tokens of all instances."""
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from buckets.errors import JobQueueError
-from buckets.events.bound import MOST_BYTES, bound_events
+from buckets.events.stream import MOST_BYTES, bound_events
 from buckets.pages import Pages
 from buckets.schedules.schedules import Schedules
 from buckets.timers.locks import Locks

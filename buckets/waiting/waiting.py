@@ -6,14 +6,19 @@ one. Since pub/sub may lose messages, a pop looks once more after it is parked a
 after a reconnect one pop of each topic looks again. One that waits for long also looks once a minute.
 
 The timers of this process hand jobs that fall due to the pops that sleep (`sleepers`), without a ring and a look.
+
+One timer of the event loop (`LookTimes`) serves all pops that look without a ring: a timer for each would take more
+memory than the pop itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from buckets.errors import JobQueueError, Unavailable
@@ -22,8 +27,57 @@ from buckets.pool.limits import Closed
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Ask, Popped, ask_for
 from buckets.pool.sleepers import LOOKING, OFFERED, OVER, SLEEPING, Done, Offered, Sleepers, Waiter
-from buckets.waiting.look_times import LookTimes
 from buckets.waiting.notifier import Listener, Notifier
+
+_FEW = 100  # pops that are over and stay in their places
+
+
+class LookTimes:
+    """The waiting pops in the order in which they look."""
+
+    def __init__(self, look: Callable[[Waiter], None]) -> None:
+        self._look = look
+        self._waiters: list[Waiter] = []  # a heap, with some that are over
+        self._over = 0  # of them
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, waiter: Waiter, time: float) -> None:
+        """It looks at this time of the loop; it has no other one."""
+        waiter.look_at = time
+        heapq.heappush(self._waiters, waiter)
+        if self._waiters[0] is waiter:
+            self._set_timer()
+
+    def discard(self, waiter: Waiter) -> None:
+        """It is over."""
+        if waiter.look_at < inf:
+            self._over += 1
+            if self._over > _FEW and 2 * self._over > len(self._waiters):
+                self._waiters = [each for each in self._waiters if each.state != OVER]
+                self._over = 0
+                heapq.heapify(self._waiters)
+
+    def _set_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(self._waiters[0].look_at, self._reach)
+
+    def _reach(self) -> None:
+        """Let those look whose time has come."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        try:
+            while self._waiters and self._waiters[0].look_at <= now:
+                waiter = heapq.heappop(self._waiters)
+                waiter.look_at = inf
+                if waiter.state == OVER:
+                    self._over -= 1
+                else:
+                    self._look(waiter)
+        finally:
+            if self._waiters:
+                self._set_timer()
+
 
 LOOK_S = 60.0  # after which a waiting pop looks again, as a message may have been lost
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from buckets.access.tokens import Entry, Stored, Tokens
+from buckets.access import Entry, Stored, Tokens
 from buckets.errors import AlreadyExists, JobQueueError, NoRoom, NotFound, Unavailable, WrongState
 from jobqueue.access.records import MOST, Record, as_json, from_json, granted
 from jobqueue.access.scope import refusal

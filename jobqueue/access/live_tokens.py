@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from buckets.access.tokens import Stored
+from buckets.access import Stored
 from jobqueue.access.records import Record, from_json
 
 

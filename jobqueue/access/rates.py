@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from buckets.access.rates import lease
+from buckets.access import lease
 from buckets.errors import JobQueueError, Unavailable
 from buckets.shards import Shards
 from jobqueue.access.records import LEAST_BURST, Record
@@ -25,7 +25,7 @@ _CHUNKS_A_SECOND = 10
 _CHUNKS_A_BURST = 8
 
 Lease = Callable[..., Awaitable[tuple[int, float]]]
-"""As buckets.access.rates.lease, without its first argument."""
+"""As buckets.access.lease, without its first argument."""
 
 
 class Permits:

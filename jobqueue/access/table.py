@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from buckets import Members, Notifier
-from buckets.access.tokens import Entry, Stored, Tokens
+from buckets.access import Entry, Stored, Tokens
 from buckets.errors import JobQueueError
 from buckets.redis.outage import Outage
 from buckets.waiting.notifier import Listener

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from buckets import Fsck
 from buckets.errors import JobQueueError, Unavailable
-from buckets.fsck.findings import KINDS, Report
+from buckets.fsck.shard import KINDS, Report
 from jobqueue import logs, settings
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.data_directory import running_at

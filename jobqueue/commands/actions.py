@@ -1,6 +1,6 @@
 """Which commands are actions, and how they get into the log of actions: before they are begun, and with their outcome.
 
-The line in the service's log is the record; the stream in Redis (buckets/access/actions.py) is there to be looked at.
+The line in the service's log is the record; the stream in Redis (buckets/access.py) is there to be looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import structlog
 
-from buckets.access.actions import OF, Actions, Fields
+from buckets.access import OF, Actions, Fields
 from buckets.errors import JobQueueError
 from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.caller import CALLER

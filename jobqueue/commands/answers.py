@@ -10,7 +10,7 @@ import orjson
 import structlog
 
 from buckets import Added, Cause, Closed, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
-from buckets.access.actions import OF, Action
+from buckets.access import OF, Action
 from buckets.errors import JobQueueError, NoBody, Refused, TryLater
 from jobqueue.engine.forecasting import Outlook
 from jobqueue.engine.past import Found, Happened, Lateness

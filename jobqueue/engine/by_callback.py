@@ -16,7 +16,7 @@ from jobqueue.schema import params
 from jobqueue.schema.params import ms_or_none
 
 Done = Callable[[Any], None]
-"""Takes the outcome: see buckets/pool/batch.py."""
+"""Takes the outcome: see buckets/pool/lanes.py."""
 
 
 class ByCallback:

@@ -38,7 +38,7 @@ from buckets import (
     read_instances,
 )
 from buckets import Stats as Figures
-from buckets.access.actions import Action, Actions, Fields
+from buckets.access import Action, Actions, Fields
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from buckets.pool.limits import NO_LIMIT
 from buckets.topics.within import both

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.errors import Unfit
 from buckets.keys import Keys
 from buckets.namespace import FORMAT, look

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from buckets import Bounds, Pollers, Pool, State
-from buckets.events.tail import read_tail
+from buckets.events.stream import read_tail
 from buckets.keys import shard_of
 from buckets.pool.standing import Standing, closed, standing
 from jobqueue.commands.answers import Answer

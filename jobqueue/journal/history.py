@@ -10,7 +10,7 @@ from sqlalchemy import Select, and_, case, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from buckets.events.tail import Tail, TailEvent
+from buckets.events.stream import Tail, TailEvent
 from buckets.job import Verb
 from buckets.layout import SCHEDULE
 from jobqueue.journal import choices, tables

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED
+from buckets.durable import FSYNCED, LOCAL, REPLICATED
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.meter import Meter
 from buckets.redis.client import Redis
@@ -183,7 +183,7 @@ def _judge_replicated(info: Mapping[str, str], config: Mapping[str, str], settin
 
 
 def _judge_fsynced(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """WAITAOF is not tried here; see buckets/durability/barrier.py for what its answer is worth."""
+    """WAITAOF is not tried here; see buckets/durable.py for what its answer is worth."""
     promise = "the settings promise that changes are on the disk (durability fsynced)"
     if info.get("aof_enabled") != "1":
         raise Unfit(f"{promise}, and this Redis keeps no append-only file. Set `appendonly yes`")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from buckets.durability.barrier import FSYNCED
+from buckets.durable import FSYNCED
 from buckets.errors import Unavailable, Unfit
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from buckets import Pool, Redis
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.keys import Keys
 from jobqueue.access.issuing import Issuing
 from jobqueue.schema.access_answers import LoggedAction

@@ -6,7 +6,7 @@ from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob, Tag
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 
 

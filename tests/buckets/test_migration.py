@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.clock import HeldClock
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck

@@ -34,7 +34,7 @@ from buckets.errors import JobQueueError
 from buckets.events.codec import Event, read_all
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag, Verb
 from buckets.layout import SCHEDULE
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.limits import Limit
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Offer

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued, Issuing

@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 from jobqueue_client import AsyncClient
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.redis.url import read_url

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from buckets.access.actions import OF, Actions
+from buckets.access import OF, Actions
 from buckets.errors import JobQueueError, Unavailable
 from buckets.events.restoring import Restoring
 from buckets.job import State

@@ -17,8 +17,7 @@ import msgspec
 from jobqueue_client.access.options import Access
 
 from buckets import Pool
-from buckets.access.actions import Actions
-from buckets.access.tokens import Tokens
+from buckets.access import Actions, Tokens
 from buckets.errors import JobQueueError, NotFound, Unavailable, Unfit
 from buckets.keys import Keys
 from buckets.namespace import read_meta

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from buckets.events.pages import PageSize
-from buckets.events.stream import START, Place, Stream, View
+from buckets.events.stream import START, PageSize, Place, Stream, View
 from jobqueue.journal.choices import Change, held_at
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import lost, place_of

@@ -11,8 +11,7 @@ import structlog
 
 from buckets.errors import JobQueueError, Unfit
 from buckets.events.codec import Event
-from buckets.events.pages import PageSize
-from buckets.events.stream import START, Entry, Gone, Place, Stream, View
+from buckets.events.stream import START, Gone, PageSize, Place, RawEntry, Stream, View
 from buckets.redis.outage import Outage
 from jobqueue.journal.choices import Change, Choice, newest, of_shard
 from jobqueue.journal.reading import verdict
@@ -50,7 +49,7 @@ class _Read:
     is_all: bool = False
     """Whether there was nothing else."""
 
-    def add(self, page: Sequence[Entry], position: Place) -> None:
+    def add(self, page: Sequence[RawEntry], position: Place) -> None:
         """Add entries, but for those that the journal has or that were cut off: they are only acknowledged."""
         for entry in page:
             self.ids.append(entry[0])
@@ -291,7 +290,7 @@ class ShardReader:
         """Drain what was delivered and not acknowledged, as before a crash."""
         after = START
 
-        async def more(count: int) -> list[Entry]:
+        async def more(count: int) -> list[RawEntry]:
             nonlocal after
             page = await self._stream.pending(count, after)
             after = Place.read(page[-1][0]) if page else after
@@ -322,7 +321,7 @@ class ShardReader:
 
         reached = place_of(position)
 
-        async def more(count: int) -> list[Entry]:
+        async def more(count: int) -> list[RawEntry]:
             nonlocal wait_ms, reached
             page = await self._stream.fresh(count, wait_ms)
             wait_ms = 0  # what is here does not wait for more
@@ -347,7 +346,7 @@ class ShardReader:
         if await self._stream.entries(after, verdict.before(Place.read(first), START), 1):
             raise Gone
 
-    async def _gather(self, more: Callable[[int], Awaitable[list[Entry]]], position: Position) -> _Read:
+    async def _gather(self, more: Callable[[int], Awaitable[list[RawEntry]]], position: Position) -> _Read:
         """Read for a batch, by pages whose size follows from how many events the entries had until now."""
         found, place = _Read(), place_of(position)
         while found.events < self._options.batch and found.bytes < _MOST_BYTES:

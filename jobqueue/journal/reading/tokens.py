@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Update, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from buckets.access.tokens import Stored, Tokens
+from buckets.access import Stored, Tokens
 from buckets.errors import JobQueueError
 from buckets.shards import Shards
 from jobqueue.access.records import KEPT_S, Record, from_json

@@ -11,8 +11,7 @@ import structlog
 
 from buckets.errors import JobQueueError
 from buckets.events.codec import Entry, Event, Unreadable, read_all
-from buckets.events.stream import START, Place
-from buckets.events.stream import Entry as RawEntry
+from buckets.events.stream import START, Place, RawEntry
 from buckets.job import Verb
 from buckets.record import unpack
 from buckets.shards import Shards

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from buckets.access.tokens import Entry, Stored, Tokens
+from buckets.access import Entry, Stored, Tokens
 from buckets.events.restoring import Restoring
 from buckets.shards import Shards
 from jobqueue.access.records import Record, from_json

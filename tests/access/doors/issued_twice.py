@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import new_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from buckets.access.actions import OF, Actions
+from buckets.access import OF, Actions
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 

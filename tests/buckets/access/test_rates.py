@@ -1,4 +1,4 @@
-"""buckets.access.rates, lease_rate.lua: a bucket gives no more than its rate and burst allow, in any span of time."""
+"""buckets.access, lease_rate.lua: a bucket gives no more than its rate and burst allow, in any span of time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from buckets.access.rates import lease
+from buckets.access import lease
 from buckets.pool.pool import Pool
 
 BEGIN_US = 1_700_000_000_000_000

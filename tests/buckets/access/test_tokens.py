@@ -1,4 +1,4 @@
-"""buckets.access.tokens: the newest record of a token is kept, and each change has a version and is announced."""
+"""buckets.access: the newest record of a token is kept, and each change has a version and is announced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.clock import HeldClock
 from buckets.errors import NoMeta
 from buckets.pool.pool import Pool

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Barrier, Durability
-from buckets.durability.durable import Durable, DurablePool, Outcome, Want
+from buckets.durable import FSYNCED, LOCAL, REPLICATED, Barrier, Durability, Durable, DurablePool, Outcome, Want
 from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob, State
 from buckets.meter import Meter
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.durability.replicas import chain, cut_off, in_step

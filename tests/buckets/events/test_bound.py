@@ -1,10 +1,10 @@
-"""buckets.events.bound: the stream of events stays within its bytes, in short steps, and gets back what it lost."""
+"""buckets.events.stream: the stream of events stays within its bytes, in short steps, and gets back what it lost."""
 
 from __future__ import annotations
 
 import pytest
 
-from buckets.events.bound import bound_events
+from buckets.events.stream import bound_events
 from buckets.events.switch import read_events, stream_key, switch_off, switch_on
 from buckets.namespace import Switch
 from buckets.pool.pool import Pool

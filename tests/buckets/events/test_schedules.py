@@ -8,7 +8,7 @@ from buckets.clock import HeldClock
 from buckets.errors import NoRoom
 from buckets.events.codec import Entry, Event, Unreadable, read_all, read_schedule
 from buckets.events.restoring import LostSchedule, Restoring
-from buckets.events.tail import read_tail
+from buckets.events.stream import read_tail
 from buckets.job import State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis

@@ -10,7 +10,7 @@ from buckets.errors import NoMeta, Unfit
 from buckets.events.switch import GROUP, read_events, stream_key, switch_off, switch_on
 from buckets.job import NewJob
 from buckets.namespace import Switch, numbers_of, read_meta
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.shards import Shards

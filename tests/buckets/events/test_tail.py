@@ -1,4 +1,4 @@
-"""buckets.events.tail: what the stream of a shard has of one job behind a place."""
+"""buckets.events.stream: what the stream of a shard has of one job behind a place."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.events import pages, tail
-from buckets.events.tail import read_tail
+from buckets.events import stream
+from buckets.events.stream import read_tail
 from buckets.job import State, Verb
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
@@ -70,9 +70,9 @@ async def test_the_number_of_an_event_is_its_place_in_its_entry(telling: Pool) -
 
 
 async def test_only_so_many_entries_are_read(telling: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "MOST_ENTRIES", 4)
-    monkeypatch.setattr(pages, "_FIRST", 2)
-    monkeypatch.setattr(pages, "_MOST", 2)
+    monkeypatch.setattr(stream, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(stream, "_FIRST", 2)
+    monkeypatch.setattr(stream, "_MOST", 2)
     for number in range(3):
         await add(telling, f"x{number}")
     await add(telling, "a")

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from buckets.access.actions import Actions
-from buckets.access.rates import lease
+from buckets.access import Actions, lease
 from buckets.clock import HeldClock
 from buckets.errors import Unfit
 from buckets.events.switch import read_events, stream_key, switch_on
 from buckets.fsck.check import Fsck
-from buckets.fsck.findings import KINDS, Report
+from buckets.fsck.shard import KINDS, Report
 from buckets.job import Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.namespace import Switch

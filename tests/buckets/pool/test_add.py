@@ -14,7 +14,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, Reserved, Unfit
 from buckets.job import NewJob, State, Tag
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics

@@ -1,4 +1,4 @@
-"""buckets.pool.coalesce: items that are handed in during one turn of the loop are worked on together."""
+"""buckets.pool.popping: items that are handed in during one turn of the loop are worked on together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from buckets.pool.coalesce import Coalescer
+from buckets.pool.popping import Coalescer
 from tests.kit.waiting import PATIENCE_S
 
 

@@ -1,4 +1,4 @@
-"""buckets.pool.deaths: each death has its line in the log, however a job died; very many have a sum."""
+"""buckets.pool.pool: each death has its line in the log, however a job died; very many have a sum."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.pool.deaths import MOST_A_SECOND, Deaths
-from buckets.pool.pool import Pool
+from buckets.pool.pool import MOST_A_SECOND, Deaths, Pool
 from tests.buckets.jobs import add, pop
 from tests.kit.waiting import tick_all, until
 

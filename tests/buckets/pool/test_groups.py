@@ -12,7 +12,7 @@ from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, Reserved, TopicFull
 from buckets.job import NewJob
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics

@@ -10,7 +10,7 @@ import pytest
 from buckets.errors import AlreadyExists, JobQueueError, NotFound, Unanswered
 from buckets.job import NewJob, Tag
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added, Prepared
+from buckets.pool.codec import Added, Prepared
 from buckets.pool.lanes import Lane
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Ask, Popped

@@ -11,7 +11,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, NoBody, Refused, Reserved, TooLate, TopicFull
 from buckets.job import Cause, NewJob
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics

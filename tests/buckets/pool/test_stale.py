@@ -7,7 +7,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import NewJob
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books

@@ -11,7 +11,7 @@ import pytest
 
 from buckets.errors import JobQueueError, NoMeta, NotFound, Unanswered, Unavailable
 from buckets.job import NewJob
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics

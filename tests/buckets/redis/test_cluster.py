@@ -13,11 +13,10 @@ from buckets.errors import Unavailable
 from buckets.fsck.check import Fsck
 from buckets.job import NewJob
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.timers.awake import Awake
-from buckets.timers.timer import Timer
+from buckets.timers.timer import Awake, Timer
 from buckets.topics.topics import Topics
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from buckets.errors import Unavailable
 from buckets.job import NewJob
-from buckets.pool.add_codec import Added
+from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, finish, pop_one, state

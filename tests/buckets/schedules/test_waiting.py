@@ -16,8 +16,7 @@ from buckets.meter import Meter
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.schedules.occurrences import Occurrences
-from buckets.timers.awake import Awake
-from buckets.timers.timer import Timer
+from buckets.timers.timer import Awake, Timer
 from buckets.waiting.notifier import Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.books import check_books

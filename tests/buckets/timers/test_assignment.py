@@ -1,4 +1,4 @@
-"""buckets.timers.assignment: timers are assigned evenly, and few change when an instance comes or goes."""
+"""buckets.timers.members: timers are assigned evenly, and few change when an instance comes or goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from buckets.timers.assignment import assign
+from buckets.timers.members import assign
 
 TOKENS = [b"%016x" % (number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in range(1, 11)]
 

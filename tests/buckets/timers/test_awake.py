@@ -1,4 +1,4 @@
-"""buckets.timers.awake: a share of the time that timers may be awake, and a wait that lets others work."""
+"""buckets.timers.timer: a share of the time that timers may be awake, and a wait that lets others work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from buckets.timers.awake import LONGEST_S, Awake
+from buckets.timers.timer import LONGEST_S, Awake
 from tests.kit.waiting import PATIENCE_S
 
 

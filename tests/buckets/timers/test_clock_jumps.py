@@ -1,4 +1,4 @@
-"""buckets.timers.clock_jumps: which changes of Redis's clock count as jumps."""
+"""buckets.timers.members: which changes of Redis's clock count as jumps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buckets.timers.clock_jumps import ClockJumps
+from buckets.timers.members import ClockJumps
 from tests.buckets.test_meter import Notes
 
 START = 1_800_000_000.0

@@ -14,8 +14,7 @@ from buckets.job import Job, NewJob
 from buckets.pool.pool import Pool
 from buckets.pool.sleepers import OFFERED, SLEEPING
 from buckets.redis.client import Redis
-from buckets.timers.awake import Awake
-from buckets.timers.timer import Timer
+from buckets.timers.timer import Awake, Timer
 from buckets.waiting.waiting import Waiting
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add, state

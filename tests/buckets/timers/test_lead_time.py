@@ -1,4 +1,4 @@
-"""buckets.timers.lead_time: commands that leave early enough to arrive in time."""
+"""buckets.timers.sleep: commands that leave early enough to arrive in time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from buckets.timers.lead_time import LeadTime
+from buckets.timers.sleep import LeadTime
 
 LONG_S = 1.0
 

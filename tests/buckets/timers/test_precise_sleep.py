@@ -1,4 +1,4 @@
-"""buckets.timers.precise_sleep: a sleep that can be cut short, by the kernel's timers and by the loop's."""
+"""buckets.timers.sleep: a sleep that can be cut short, by the kernel's timers and by the loop's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from buckets.timers import precise_sleep
-from buckets.timers.precise_sleep import PreciseSleep
+from buckets.timers import sleep
+from buckets.timers.sleep import PreciseSleep
 from tests.kit.waiting import PATIENCE_S
 
 LONG_S = 3600.0
@@ -20,7 +20,7 @@ LONG_S = 3600.0
 @pytest.fixture(params=["timerfd", "loop"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "loop":
-        monkeypatch.setattr(precise_sleep, "_timer_file", lambda: None)
+        monkeypatch.setattr(sleep, "_timer_file", lambda: None)
     yield request.param
 
 

@@ -11,9 +11,8 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool.pool import PAGE, Pool
 from buckets.redis.client import Redis
-from buckets.timers.awake import Awake
 from buckets.timers.members import sign_out
-from buckets.timers.timer import Timer
+from buckets.timers.timer import Awake, Timer
 from buckets.topics.topics import Topics
 from buckets.waiting.waiting import Waiting
 from tests.buckets.instances import Instance, give_up, sign, take

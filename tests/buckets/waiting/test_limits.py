@@ -12,9 +12,8 @@ from buckets.clock import SteppedClock
 from buckets.job import NewJob
 from buckets.pool.limits import Limit
 from buckets.pool.pool import Pool
-from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
-from buckets.timers.held_time import HeldTime
+from buckets.timers.held_time import HeldTime, QueuedPool
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, finish, pop, popped_ids
 from tests.buckets.schedules.scheduled import plan

@@ -1,4 +1,4 @@
-"""buckets.waiting.look_times: each pop looks at its own time, by one timer for all."""
+"""buckets.waiting.waiting: each pop looks at its own time, by one timer for all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 from buckets.pool.pop_search import ask_for
 from buckets.pool.sleepers import OVER, Waiter
-from buckets.waiting.look_times import LookTimes
+from buckets.waiting.waiting import LookTimes
 from tests.kit.waiting import until
 
 

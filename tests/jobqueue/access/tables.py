@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.members import Members

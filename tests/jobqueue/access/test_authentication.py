@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from buckets import Members, Notifier, Popped, Waiting
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.errors import Unavailable
 from buckets.pool.pool import Pool
 from jobqueue.access.authentication import Authentication, credential, digest_of

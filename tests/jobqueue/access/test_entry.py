@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from buckets import Members, Notifier
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.errors import JobQueueError, Unavailable
 from buckets.pool.pool import Pool
 from jobqueue.access.authentication import Authentication, digest_of

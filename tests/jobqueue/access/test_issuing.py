@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.errors import AlreadyExists, JobQueueError, NotFound, WrongState
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access import table as table_module

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from buckets import Pool, Redis
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.redis.info import facts_of
 from jobqueue.access.records import as_json
 from jobqueue.health.redis import check_redis

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue import __version__

@@ -392,9 +392,9 @@ async def test_a_stream_that_is_far_ahead_is_a_note(
 ) -> None:
     await add(live_pool, "a")
     await lite.drain()
-    monkeypatch.setattr("buckets.events.tail.MOST_ENTRIES", 2)
-    monkeypatch.setattr("buckets.events.pages._FIRST", 1)
-    monkeypatch.setattr("buckets.events.pages._MOST", 1)
+    monkeypatch.setattr("buckets.events.stream.MOST_ENTRIES", 2)
+    monkeypatch.setattr("buckets.events.stream._FIRST", 1)
+    monkeypatch.setattr("buckets.events.stream._MOST", 1)
     for number in range(3):
         await add(live_pool, f"b{number}")
     assert (await explained(live_pool, lite.url))["facts"]["notes"] == [module._BEHIND]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect, text, update
 
-from buckets.access.tokens import Entry, Tokens
+from buckets.access import Entry, Tokens
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.records import KEPT_S, as_json

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from buckets.access.tokens import Tokens
+from buckets.access import Tokens
 from buckets.events.restoring import Restoring
 from buckets.events.switch import switch_on
 from buckets.job import Job

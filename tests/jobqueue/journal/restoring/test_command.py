@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from buckets.access.actions import Actions
+from buckets.access import Actions
 from buckets.events.switch import switch_off
 from buckets.job import NewJob
 from buckets.pool.pool import Pool

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from buckets.access.tokens import Entry, Stored, Tokens
+from buckets.access import Entry, Stored, Tokens
 from buckets.events.switch import switch_off
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing

@@ -1,4 +1,4 @@
-"""How new jobs travel to add.lua, and what it answers.
+"""The arguments and answers of add.lua, and the answers of finish.lua and finish_within.lua.
 
 Jobs are handed in by groups, each of which is added whole or not at all. Jobs next to each other that share everything
 but id, time and body travel as a run, so that the shared part travels once.
@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, NewJob
+from buckets.meter import Meter
 from buckets.record import pack_front
+from buckets.redis.client import judge
+from buckets.redis.link import ErrorReply
 from buckets.scripts import Value
 
 _NEW = {"created", "replaced"}
@@ -161,3 +164,14 @@ def new_jobs(groups: Iterable[Sequence[Prepared]], results: Iterable[Any]) -> Co
             each = [result] if isinstance(result, Added) else result
             number.update(job.shape.topic for job, added in zip(group, each, strict=True) if added.result in _NEW)
     return number
+
+
+def read_finished(meter: Meter, reply: list[Any]) -> list[Any]:
+    """The new state of each job, or its error. `meter` gets how many jobs of each topic were finished."""
+    numbers = reply[0]
+    for at in range(0, len(numbers), 2):
+        meter.finished(numbers[at].decode("utf-8", "replace"), numbers[at + 1])
+    return [
+        STATE_WORDS[state] if type(state) is bytes else judge(state) if isinstance(state, ErrorReply) else state
+        for state in reply[1:]
+    ]

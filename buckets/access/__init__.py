@@ -1,1 +1,0 @@
-"""Access: what all instances know of tokens, kept in Redis."""
