@@ -40,23 +40,21 @@ from buckets import (
 from buckets.access import Actions, Tokens
 from buckets.errors import Unfit
 from jobqueue import __version__
-from jobqueue.access.authentication import Authentication
+from jobqueue.access.authentication import Authentication, Entry
 from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
-from jobqueue.access.entry import Entry
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.modes import warn_where_open
 from jobqueue.access.rates import Quotas
-from jobqueue.access.table import Table
 from jobqueue.access.tls import Tls
-from jobqueue.access.tokens_file import TokensFile
+from jobqueue.access.token_table import Table, TokensFile
 from jobqueue.access.unix_socket import UnixSocket
 from jobqueue.commands.actions import note_reload
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.engine.past import Past
-from jobqueue.engine.policies import Policies
-from jobqueue.engine.schedules.planning import Planning
+from jobqueue.engine.schedules.scheduling import Planning
 from jobqueue.errors import SettingsError
 from jobqueue.health.service import Health
 from jobqueue.health.start import check_may_start
@@ -67,15 +65,14 @@ from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.history import History
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.punctuality import Punctuality
-from jobqueue.metrics.scrape import Scrape, leave
-from jobqueue.metrics.totals import Totals
+from jobqueue.metrics.scrape import Scrape, Totals, leave
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
 from jobqueue.redis_server.fitness import NO_SUBSCRIPTION, redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
-from jobqueue.web.guard import Guard
 from jobqueue.web.ports import Ports
+from jobqueue.web.refusals import Guard
 from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB

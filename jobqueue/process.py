@@ -24,7 +24,7 @@ from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, log_ignored, on_signal, running, stop_on_signals
 from jobqueue.settings import Loaded, Settings, Sources
-from jobqueue.web.address import is_in_use
+from jobqueue.web.port import is_in_use
 from jobqueue.workers.notify import Notify, taken_from
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jobqueue.access import rights
+from jobqueue.access import tokens
 from jobqueue.cli.main import main
 from jobqueue.schema import params
 from jobqueue.schema.commands import COMMANDS, HISTORY, JOBS, OF_TESTS, SERVICE, TOPICS
@@ -100,7 +100,7 @@ def test_a_command_that_is_nowhere_lacks_everything() -> None:
 
 def test_the_rows_name_known_rights_and_sections() -> None:
     assert COMMANDS.keys() == params.BY_NAME.keys() and OF_TESTS.keys() == params.OF_TESTS.keys()
-    assert {right for row in COMMANDS.values() for right in row.rights} == rights.OF_COMMANDS.keys()
+    assert {right for row in COMMANDS.values() for right in row.rights} == tokens.OF_COMMANDS.keys()
     assert {row.section for row in COMMANDS.values()} == {JOBS, TOPICS, HISTORY, SERVICE, None}
     assert [name for name, row in COMMANDS.items() if row.section is None] == ["leave"]
     assert main.commands.keys() >= {name for name, row in COMMANDS.items() if row.section}

@@ -1,22 +1,24 @@
-"""Grants: what one token lets its bearer do, as far as the request says; the rest is asked in the scripts.
+"""Grants: what one token lets its bearer do, as far as the request says; the scripts judge the rest.
 
 A grant is made from the record of a token and holds no verdict that could outlive it: when the record changes, another
-grant takes its place.
+grant takes its place. The actor is who is behind a request or a command, for the log of actions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import getpass
 import random
+import socket
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.topics.within import is_pattern, reaches
-from jobqueue.access import rights
-from jobqueue.access.records import Record
-from jobqueue.errors import BadRequest, Forbidden, TooFast, Unauthorized
+from jobqueue.access import tokens
+from jobqueue.access.tokens import ACTOR, Record
+from jobqueue.errors import BadField, BadRequest, Forbidden, TooFast, Unauthorized
 from jobqueue.schema import inner, params
 
 _VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
@@ -57,7 +59,7 @@ class Grant:
     ) -> None:
         """`owner`: who its waiting pops belong to; `may_wait`: whether one more of them may wait, where their number is
         limited."""
-        names = rights.commands_of(record.rights)
+        names = tokens.commands_of(record.rights)
         self.record = record
         self.owner = owner
         self.name = record.name
@@ -66,7 +68,7 @@ class Grant:
         """The topics that it reaches, as scripts take them; empty: all."""
         self.everything = False
         """Whether nothing needs to be asked."""
-        self.sees_bodies = rights.BODIES in record.rights or rights.ADMIN in record.rights
+        self.sees_bodies = tokens.BODIES in record.rights or tokens.ADMIN in record.rights
         self.counts = {"ok": 0, "forbidden": 0, "too_fast": 0}
         """The commands that it was asked for, by verdict, until they are counted elsewhere."""
         self.requests = 0
@@ -79,7 +81,7 @@ class Grant:
         """Of these requests, those that are known to the table of tokens, and to the metrics."""
         self._rights = frozenset(record.rights)
         self._names = names
-        self._kinds = rights.kinds_of(names)
+        self._kinds = tokens.kinds_of(names)
         self._quota = quota
         self._may_wait = may_wait
         self._own_ids = record.own_ids
@@ -89,7 +91,7 @@ class Grant:
 
     def may(self, right: str) -> bool:
         """Whether it has a right, or may give a command."""
-        return right in self._names or right in self._rights or rights.ADMIN in self._rights
+        return right in self._names or right in self._rights or tokens.ADMIN in self._rights
 
     def reaches(self, topic: str) -> bool:
         """Whether it may act on a topic."""
@@ -198,7 +200,7 @@ class Grant:
         A request of which nothing is carried out is answered late: a client that asks again at once would keep this
         process busy with refusals, and others waiting."""
         asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
-        free = [at for at in asked if rights.name_of(commands[at]) in rights.SPARED]
+        free = [at for at in asked if tokens.name_of(commands[at]) in tokens.SPARED]
         quota.owe(len(free))
         metered = sorted({*asked} - {*free})
         try:
@@ -214,15 +216,15 @@ class Grant:
         if type(command) not in self._kinds:
             return self._lacking(command)
         if not self.sees_bodies and _asks_for_bodies(command):
-            return Forbidden("the token may not see the bodies of jobs", right=rights.BODIES)
+            return Forbidden("the token may not see the bodies of jobs", right=tokens.BODIES)
         return self._fault_in_scope(command) if self._is_narrow else None
 
     def _lacking(self, command: Any) -> Forbidden | None:
-        name = rights.name_of(command)
+        name = tokens.name_of(command)
         settles = isinstance(command, inner.Finish) and command.settles
         if settles and "delete" in self._names:  # of a job that was never delivered
             return self._fault_in_scope(command)
-        right = rights.right_for(name)
+        right = tokens.right_for(name)
         return Forbidden(f"the token lacks the right {right}, which {name} needs", right=right)
 
     def _fault_in_scope(self, command: Any) -> Forbidden | None:
@@ -240,7 +242,7 @@ class _Open(Grant):
     """The grant of a service without tokens, which nothing is asked of."""
 
     def __init__(self) -> None:
-        super().__init__(Record(id="", name="", digest="", rights=(rights.ADMIN,), created=0, changed=0), "")
+        super().__init__(Record(id="", name="", digest="", rights=(tokens.ADMIN,), created=0, changed=0), "")
         self.everything = True
 
 
@@ -296,7 +298,7 @@ def _is_own(name: str | None, topic: str) -> bool:
 
 
 def _asks_for_bodies(command: Any) -> bool:
-    return bool(getattr(command, "body", False)) if isinstance(command, rights.SHOWING) else False
+    return bool(getattr(command, "body", False)) if isinstance(command, tokens.SHOWING) else False
 
 
 _BRINGING = (params.Add, params.Update, params.Schedule)
@@ -305,3 +307,39 @@ _BRINGING = (params.Add, params.Update, params.Schedule)
 def _size(commands: Sequence[Any]) -> int:
     """Bytes of the bodies that commands bring."""
     return sum(len(bytes(command.body)) for command in commands if isinstance(command, _BRINGING))
+
+
+HEADER = "X-Jobqueue-Actor"
+NO_NAME = "-"
+_LONGEST = 200  # bytes, with the name of the token
+
+USER: ContextVar[str] = ContextVar("user", default="")
+"""The person whom the request that is being answered names; empty: it names none."""
+
+
+def named(headers: Sequence[str], grant: Grant) -> str:
+    """The person whom a request names. Raises Forbidden where its token may not do that, and BadField."""
+    if not headers:
+        return ""
+    if not grant.may(ACTOR):
+        raise Forbidden(f"the token lacks the right {ACTOR}, which {HEADER} needs", right=ACTOR)
+    header = headers[0]
+    if len(headers) > 1 or not header or not header.isprintable() or len(actor_of(grant, header).encode()) > _LONGEST:
+        words = f"printable UTF-8, of at most {_LONGEST} bytes with the token's name and a slash before it"
+        raise BadField(f"{HEADER} must be there once, and be {words}", field=HEADER)
+    return header
+
+
+def operator() -> str:
+    """Who gives a command that asks Redis itself: the user and the machine."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a user without a name
+        return socket.gethostname()
+
+
+def actor_of(grant: Grant, user: str) -> str:
+    """The actor, in words: the name of the token, and the person whom the request names."""
+    if user:
+        return f"{grant.name}/{user}" if grant.name else user
+    return grant.name or NO_NAME

@@ -1,5 +1,5 @@
-"""The rates of tokens: a token bucket for each in Redis, of which each process leases chunks and spends them
-without asking.
+"""The rates of tokens: a token bucket for each in Redis, of which each process leases chunks and spends them without
+asking.
 
 What is left of a chunk lapses after a second. So over all instances at most `burst + rate x (T + 1)` permits are spent
 in any T seconds, and one script serves many commands. Where there are no permits, Redis is asked again when most of a
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from buckets.access import lease
 from buckets.errors import JobQueueError, Unavailable
 from buckets.shards import Shards
-from jobqueue.access.records import LEAST_BURST, Record
+from jobqueue.access.tokens import LEAST_BURST, Record
 
 _LAPSE_S = 1.0  # after which what is left of a chunk is not spent any more
 _FAILED_S = 0.25  # for which nobody asks again after Redis did not answer; those who wait would ask in turn

@@ -12,10 +12,9 @@ import structlog
 
 from buckets.access import OF, Actions, Fields
 from buckets.errors import JobQueueError
-from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.caller import CALLER
-from jobqueue.access.grants import Grant
-from jobqueue.access.rights import SHOWING, name_of
+from jobqueue.access.grants import NO_NAME, USER, Grant, actor_of
+from jobqueue.access.tokens import SHOWING, name_of
 from jobqueue.commands.answers import NOT_KNOWN, Answer
 from jobqueue.logs import REQUEST
 from jobqueue.schema import params
@@ -94,7 +93,7 @@ async def note(actions: Actions, commands: Sequence[Any], grant: Grant) -> Noted
 async def note_reload(actions: Actions, changed: Sequence[str]) -> None:
     """Log that settings were read again, which is done already. `changed`: the names of those that have other values
     now."""
-    entry = {"actor": NOBODY, "action": "reload", **({"changed": changed} if changed else {})}
+    entry = {"actor": NO_NAME, "action": "reload", **({"changed": changed} if changed else {})}
     outcome = {"code": "OK", "done": len(changed)}
     log.info("action.done", **entry, **outcome)
     try:

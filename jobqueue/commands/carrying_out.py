@@ -18,8 +18,7 @@ import structlog
 from buckets import Job, Popped, Sent
 from buckets.errors import JobQueueError, NoRoom, TopicFull, Unavailable
 from buckets.shards import ACTOR
-from jobqueue.access.actor import NOBODY, USER, actor_of
-from jobqueue.access.grants import GRANT, Grant
+from jobqueue.access.grants import GRANT, NO_NAME, USER, Grant, actor_of
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
 from jobqueue.commands.actions import is_action, is_view, note
@@ -90,7 +89,7 @@ class Commands:
                 return [self._refused(ended, command) for command in commands]
             commands = await grant.checked(commands)
         actor = actor_of(grant, USER.get())
-        ACTOR.set("" if actor == NOBODY else actor)
+        ACTOR.set("" if actor == NO_NAME else actor)
         handover = Handover(reserved, grant)
         if len(commands) == 1:
             return await self._carry_out(type(commands[0]), commands, handover)

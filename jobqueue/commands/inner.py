@@ -1,5 +1,6 @@
 """The commands that only dialects give. Each reads its parameters, makes one call of the engine and names the parts of
-the answer, as its struct describes it; jobs stay as the engine read them."""
+the answer, as its struct describes it; jobs stay as the engine read them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, in_seconds, success
 from jobqueue.commands.table import Handover, many_inner, one_inner
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.virtual_topics import Copy
+from jobqueue.engine.new_jobs import Copy
 from jobqueue.schema import inner
 
 

@@ -1,5 +1,6 @@
 """The native commands. Each reads its parameters, makes one call of the engine and names the parts of the answer; its
-docstring is its entry in the reference."""
+docstring is its entry in the reference.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from jobqueue.commands.answers import (
     handed_out,
     held_back,
     in_seconds,
+    instance,
     kept,
     kept_copy,
     listed,
@@ -29,14 +31,14 @@ from jobqueue.commands.answers import (
     paused,
     polling,
     scheduled,
+    settings_in_force,
     success,
     unknown,
     why_empty,
 )
-from jobqueue.commands.service_answers import instance, settings_in_force
 from jobqueue.commands.table import Handover, many, one
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.virtual_topics import Copy
+from jobqueue.engine.new_jobs import Copy
 from jobqueue.schema import inner, params
 
 _DESCRIBED = 25  # jobs, before others have their turn: half a millisecond

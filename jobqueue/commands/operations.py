@@ -7,7 +7,7 @@ from typing import Any
 
 from buckets import Operation, State
 from jobqueue.access.grants import Grant
-from jobqueue.access.rights import right_for
+from jobqueue.access.tokens import right_for
 from jobqueue.commands.answers import Answer, in_seconds, success
 from jobqueue.commands.table import Handover
 from jobqueue.engine.operating import Operating

@@ -1,5 +1,6 @@
 """`Plain` carries out commands of dialects whose answers come by callback, without a task. They are answered and
-counted as by `Commands`."""
+counted as by `Commands`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from buckets.errors import AlreadyExists, JobQueueError
 from buckets.waiting.pollers import Client
 from jobqueue.commands.answers import Answer, failure, success
 from jobqueue.commands.table import ROOM
+from jobqueue.engine.by_callback import New, NumberedPop
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.numbered_by_callback import New, NumberedPop
 from jobqueue.schema import inner, params
 
 _DONE = success()

@@ -7,9 +7,17 @@ from typing import Any
 
 from buckets.errors import JobQueueError, NotFound
 from jobqueue.access.grants import Grant
-from jobqueue.access.issuing import Issued, Issuing, Known
-from jobqueue.access.records import Record
-from jobqueue.access.scope import beyond, beyond_names, beyond_reach, beyond_topics, reaches_all
+from jobqueue.access.issuing import (
+    Issued,
+    Issuing,
+    Known,
+    beyond,
+    beyond_names,
+    beyond_reach,
+    beyond_topics,
+    reaches_all,
+)
+from jobqueue.access.tokens import Record
 from jobqueue.commands.answers import Answer, success
 from jobqueue.errors import Forbidden
 from jobqueue.schema import params

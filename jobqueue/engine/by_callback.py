@@ -1,19 +1,83 @@
-"""The engine without tasks: adds, finishes and pops of plain form, whose outcomes come by callback.
+"""The engine without tasks: adds, finishes and pops of plain form, also those of dialects, whose outcomes come by
+callback.
 
-What cannot be done that way, or fails in a way that allows to repeat it, is left to the caller, who takes the methods
-of `Engine`.
+A command that cannot be done that way, or fails in a way that allows to repeat it, is left to the caller, who takes the
+methods of `Engine`. What the jobs of like adds share is made once for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, cast
 
-from buckets import Ask, Client, Poller, Pollers, Pool, Popped, Waiter, Waiting, ask_for
-from jobqueue.engine.policies import Policies
-from jobqueue.engine.shapes import Shapes
-from jobqueue.schema import params
-from jobqueue.schema.params import ms_or_none
+from buckets import (
+    Added,
+    Ask,
+    Client,
+    Job,
+    NewJob,
+    Poller,
+    Pollers,
+    Pool,
+    Popped,
+    Prepared,
+    Shape,
+    Waiter,
+    Waiting,
+    ask_for,
+)
+from buckets.errors import JobQueueError
+from jobqueue.engine.new_jobs import Policies, is_virtual, new_id, new_job, spread_ms
+from jobqueue.engine.numbered import Numbered, id_of, number_of
+from jobqueue.schema import inner, params
+from jobqueue.schema.params import at_ms, ms, ms_or_none
+
+_MOST = 2048  # remembered, of 1 KB at most each
+
+_likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
+
+
+class Shapes:
+    """The shapes of adds under certain policies. An add has one if it is plain: to a topic that is not virtual, without
+    headers, tags or a back-off of its own."""
+
+    def __init__(self, policies: Policies, shape: Callable[[NewJob], Shape]) -> None:
+        """`shape`: makes that of a job."""
+        self._policies = policies
+        self._shape = shape
+        self._known: dict[Any, Shape] = {}
+
+    def prepared(self, command: params.Add) -> Prepared | None:
+        """The job that an add asks for, if a like one was learned; topic and `ttr` of this one are valid then, too. A
+        command without an id gets one."""
+        if command.headers is not None or command.tags is not None or command.backoff is not None:
+            return None
+        shape = self._known.get(_likeness(command))
+        if shape is None:
+            return None
+        if command.id is None:
+            command.id = new_id()
+        later = spread_ms(command) if command.spread else 0
+        if command.at is not None:
+            when = str(max(at_ms(command.at), 1) + later)
+        else:
+            when = f"+{ms(command.delay or 0) + later}" if command.delay or later else "+0"
+        return Prepared(shape, command.id, when, bytes(command.body))
+
+    def learn(self, command: params.Add) -> bool:
+        """Learn the shape of a valid add; returns whether it is plain."""
+        if command.headers is not None or command.tags is not None or command.backoff is not None:
+            return False
+        if self._policies.has_virtual and is_virtual(self._policies, command):
+            return False
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[_likeness(command)] = self._shape(new_job(self._policies, command, command.id or "", command.topic))
+        return True
+
 
 Done = Callable[[Any], None]
 """Takes the outcome: see buckets/pool/lanes.py."""
@@ -106,3 +170,139 @@ class Pop:
         self._engine.pollers.break_off(self.poller, is_gone=is_gone)
         if self._waiter is not None:
             self._engine.waiting.cancel(self._waiter)
+
+
+_MOST_SHAPES = 256
+
+New = tuple[Shape, int, bytes]
+"""A new job: its shape, its delay in ms, its body."""
+AddDone = Callable[[list[int | JobQueueError] | None], None]
+PopDone = Callable[[tuple[list[Job], list[int]] | JobQueueError], None]
+
+
+class NumberedByCallback:
+    """What the engine does with numbered jobs by callback."""
+
+    def __init__(
+        self, pool: Pool, by_callback: ByCallback, numbered: Numbered, policies: Callable[[], Policies]
+    ) -> None:
+        """`policies`: those of now."""
+        self._by_callback = by_callback
+        self._numbered = numbered
+        self._policies = policies
+        self._shape_of = pool.shape
+        self._may_add = by_callback.is_local and len(pool.keys) == 1  # of several shards, `Pool` notes what is ready
+        self._shapes: dict[Hashable, Shape | None] = {}
+        self._shaped_by: Policies | None = None
+
+    def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
+        """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None for a
+        virtual topic, which takes the complete way."""
+        policies = self._policies()
+        if policies is not self._shaped_by:
+            self._shapes.clear()
+            self._shaped_by = policies
+        key = make, arguments
+        try:
+            return self._shapes[key]
+        except KeyError:
+            shape = self._shape(policies, make(*arguments))
+        if len(self._shapes) >= _MOST_SHAPES:
+            self._shapes.clear()
+        self._shapes[key] = shape
+        return shape
+
+    def _shape(self, policies: Policies, command: params.Add) -> Shape | None:
+        if policies.targets(command.topic):
+            return None
+        return self._shape_of(new_job(policies, command, "", command.topic))
+
+    def add(self, jobs: Sequence[New], done: AddDone) -> bool:
+        """Add jobs under the next numbers; their shapes reject an id that exists. `done` gets the number or the error
+        of each, later; None: nothing was done. Returns False, and does nothing, for what takes the complete way."""
+        lanes, counter = self._by_callback.lanes, self._numbered.counter
+        numbers = counter.ready(len(jobs)) if self._may_add else None
+        if numbers is None:
+            return False
+        prepared = [
+            Prepared(shape, id_of(number), f"+{delay_ms}", body)
+            for number, (shape, delay_ms, body) in zip(numbers, jobs, strict=True)
+        ]
+        if lanes.add(prepared, partial(self._added, numbers, done)):
+            return True
+        counter.put_back(numbers)
+        return False
+
+    def _added(self, numbers: list[int], done: AddDone, outcome: Any) -> None:
+        if outcome is None:
+            self._numbered.counter.put_back(numbers)
+            done(None)
+            return
+        results = [outcome] * len(numbers) if isinstance(outcome, JobQueueError) else outcome
+        pairs = zip(numbers, results, strict=True)
+        done([number if isinstance(result, Added) else result for number, result in pairs])
+
+    def pop(
+        self, command: inner.Pop, count: int, wait_s: float, room: int, client: Client, done: PopDone
+    ) -> NumberedPop:
+        """Begin to reserve up to `count` jobs (and `room` bytes of them) within `wait_s`, and to number them, as
+        `Engine.pop_numbered` does. `done` gets the jobs and their numbers, or the error, later, unless the pop is
+        cancelled."""
+        topics, worker = command.topics or [command.topic or ""], command.worker or ""
+        ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room, by_priority=command.by_priority)
+        engine = self._by_callback
+        pop = NumberedPop(engine.give_back, self._numbered, command.numbered, done)
+        pop.pop = Pop(engine, engine.pollers.begin(worker, client, topics), pop.take)
+        pop.pop.wait(ask, count, wait_s)
+        return pop
+
+
+class NumberedPop:
+    """A pop in flight. There may be many that wait, so it is small."""
+
+    __slots__ = ("_done", "_give_back", "_numbered", "_numbering", "_which", "pop")
+
+    def __init__(
+        self, give_back: Callable[[Sequence[Job]], None], numbered: Numbered, which: str, done: PopDone
+    ) -> None:
+        self._give_back = give_back
+        self._numbered = numbered
+        self._which = which
+        self._done = done
+        self._numbering: asyncio.Task[list[int]] | None = None
+        self.pop: Pop | None = None
+        """Until it is answered."""
+
+    def cancel(self) -> None:
+        """Its client is gone: what is reserved for it, or will be, goes back."""
+        if self.pop:
+            self.pop.cancel()
+        elif self._numbering:
+            self._numbering.cancel()
+            self._numbering = None
+
+    def take(self, outcome: Popped | JobQueueError) -> None:
+        """The outcome of the pop."""
+        self.pop = None
+        if isinstance(outcome, JobQueueError):
+            self._done(outcome)
+            return
+        jobs, which = outcome.jobs, self._which
+        numbers = [number_of(job, also_copies=which == "copies") for job in jobs] if which else []
+        if None in numbers:  # some of the jobs need an alias
+            self._numbering = asyncio.get_running_loop().create_task(self._numbered.numbers(jobs, which))
+            self._numbering.add_done_callback(partial(self._take_numbers, jobs))
+        else:
+            self._done((jobs, cast(list[int], numbers)))
+
+    def _take_numbers(self, jobs: list[Job], numbering: asyncio.Task[list[int]]) -> None:
+        is_wanted, self._numbering = self._numbering is not None, None
+        error = asyncio.CancelledError() if numbering.cancelled() else numbering.exception()
+        if is_wanted and error is None:
+            self._done((jobs, numbering.result()))
+            return
+        self._give_back(jobs)
+        if is_wanted and isinstance(error, JobQueueError):
+            self._done(error)
+        elif isinstance(error, Exception) and not isinstance(error, JobQueueError):
+            raise error

@@ -44,19 +44,15 @@ from buckets.pool.limits import NO_LIMIT
 from buckets.topics.within import both
 from jobqueue.access.caller import CALLER
 from jobqueue.access.issuing import Issuing
-from jobqueue.engine.by_callback import ByCallback
+from jobqueue.engine.by_callback import ByCallback, NumberedByCallback
 from jobqueue.engine.forecasting import Forecasting
-from jobqueue.engine.listing import Listing
-from jobqueue.engine.new_jobs import new_id, new_job
-from jobqueue.engine.numbered import MOST_TRIES, Numbered
-from jobqueue.engine.numbered_by_callback import NumberedByCallback
+from jobqueue.engine.new_jobs import Copy, Policies, fan_out, is_virtual, new_id, new_job
+from jobqueue.engine.numbered import MOST_TRIES, Listing, Numbered
 from jobqueue.engine.operating import Operating
 from jobqueue.engine.past import Found, Past
-from jobqueue.engine.policies import Policies
 from jobqueue.engine.schedules.scheduling import Scheduling
-from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
-from jobqueue.schema import cursors, inner, params
+from jobqueue.schema import checks, inner, params
 from jobqueue.schema.params import bad_value, ms, ms_or_none
 from jobqueue.settings import Loaded
 
@@ -419,7 +415,7 @@ class Engine:
         return await self.past.read(command, within)
 
     def _place(self, cursor: str | None, state: State | None, *, purging: bool = False) -> Position | None:
-        return self._checked(cursors.read(cursor, Position), state, purging=purging)
+        return self._checked(checks.read(cursor, Position), state, purging=purging)
 
     def _checked(self, place: Position | None, state: State | None, *, purging: bool = False) -> Position | None:
         """A position that a cursor stands for. Raises BadField if this command cannot go on there."""
@@ -427,7 +423,7 @@ class Engine:
             return None
         fits = state in (None, place.state) and (place.begun > 0) == purging
         if not fits or not self._walk.has(place):
-            raise cursors.refusal()
+            raise checks.refusal()
         return place
 
     async def newest_dead(self, topic: str) -> Job | None:
@@ -442,34 +438,34 @@ class Engine:
         if since_ms is None:
             place = self._place(command.cursor, state)
         else:
-            begun = cursors.read(command.cursor, PeekPlace)
+            begun = checks.read(command.cursor, PeekPlace)
             if begun and begun.since_ms != since_ms:
-                raise cursors.refusal()
+                raise checks.refusal()
             place = self._checked(begun.position if begun else None, state)
         if shard is not None and shard >= self.shards:
             raise bad_value("shard")
         if place and shard not in (None, place.shard):
-            raise cursors.refusal()
+            raise checks.refusal()
         count = command.count or 100
         page = await self._walk.peek(
             command.topic, state, place, shard=shard, count=count, room=room, since_ms=since_ms
         )
         behind = page.next if since_ms is None or page.next is None else PeekPlace(since_ms, page.next)
-        return page, cursors.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
+        return page, checks.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
 
     async def find(self, command: params.Find, room: int) -> tuple[Page, str | None, bool]:
         """As `peek`, of the jobs of a topic whose ids begin with a prefix; what the page looked at includes the pages
         before."""
         assert command.topic is not None, "without a topic, it is an operation"
         state = _state(command.state)
-        begun = cursors.read(command.cursor, FindPlace)
+        begun = checks.read(command.cursor, FindPlace)
         place = self._checked(begun.position if begun else None, state)
         page = await self._walk.peek(
             command.topic, state, place, count=command.count or 100, room=room, prefix=command.prefix
         )
         page.looked += begun.looked if begun else 0
         behind = FindPlace(page.looked, page.next) if page.next else None
-        return page, cursors.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
+        return page, checks.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
 
     async def workers(self, topic: str | None, reaches: Callable[[str], bool] | None = None) -> Pollings:
         """Who polls, as all live instances know it; of a topic, or of all. With `reaches`, only what polls a topic of
@@ -488,13 +484,13 @@ class Engine:
 
     async def topics(self, command: params.Topics, within: str = "") -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
-        begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
+        begin = checks.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
         if not self._topics.has(*begin):
-            raise cursors.refusal()
+            raise checks.refusal()
         topics, *end = await self._topics.page(command.pattern or "*", *begin, within=within)
         polling = await self._pollers.polling()
         views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
-        return views, cursors.write(TopicsPlace(*end) if any(end) else None)
+        return views, checks.write(TopicsPlace(*end) if any(end) else None)
 
     def _limits(self, topic: str) -> tuple[int, int, float, int]:
         policies = self.policies
@@ -519,14 +515,14 @@ class Engine:
         place = self._place(command.cursor, state, purging=True)
         purged = await self._walk.purge(command.topic, state, place)
         known = bool(purged.count) or await self._topics.know(command.topic)
-        return purged.count, cursors.write(purged.next), known
+        return purged.count, checks.write(purged.next), known
 
     async def page_of_actions(
         self, command: params.Actions, is_shown: Callable[[Fields], bool]
     ) -> tuple[list[Action], str | None]:
         """A page of the actions in the log that may be shown, and the cursor of the next one. Raises BadField for an
         invalid cursor."""
-        place = cursors.read(command.cursor, ActionsPlace)
+        place = checks.read(command.cursor, ActionsPlace)
         since_ms = round((command.since or 0) * 1000)
         before = place.before if place else None
 
@@ -534,7 +530,7 @@ class Engine:
             return command.by in (None, begun.get("actor")) and is_shown(begun)
 
         actions, more = await self.actions.page(before, command.count or 100, since_ms, is_wanted)
-        return actions, cursors.write(ActionsPlace(more)) if more else None
+        return actions, checks.write(ActionsPlace(more)) if more else None
 
     async def advance(self, command: params.Clock) -> int:
         """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buckets import Bin, Forecast, Topics, read_forecast
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.engine.schedules.scheduling import Scheduling
 from jobqueue.schema import params
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from buckets.errors import Unfit
-from jobqueue.access import tls, tokens_file
-from jobqueue.access.certificates import expiry
+from jobqueue.access import tls, token_table
 from jobqueue.access.modes import beyond_loopback, check_may_start
 from jobqueue.access.secret_values import is_open_to_all
+from jobqueue.access.tls import expiry
 from jobqueue.errors import SettingsError
 from jobqueue.health.findings import Finding, Findings, Level
 from jobqueue.settings import Settings
@@ -69,7 +69,7 @@ def _tokens_file(chosen: Settings) -> Iterator[Finding]:
     """How many tokens are in their file, if there is one that can be read."""
     if chosen.tokens_file:
         with suppress(SettingsError):
-            number = len(tokens_file.read(chosen.tokens_file))
+            number = len(token_table.read(chosen.tokens_file))
             yield Finding("ok", "tokens_file", f"tokens in {chosen.tokens_file}: {number}")
 
 

@@ -14,14 +14,13 @@ from buckets.namespace import FORMAT, look
 from buckets.redis.client import Redis
 from buckets.redis.info import facts_of, memory_in
 from buckets.shards import Shards
-from jobqueue.access import tokens_file
-from jobqueue.access.records import from_json
-from jobqueue.engine.policies import Policies
+from jobqueue.access import token_table
+from jobqueue.access.tokens import from_json
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.errors import SettingsError
 from jobqueue.health.events import check_events
 from jobqueue.health.findings import Finding, Findings
-from jobqueue.redis_server.fitness import judge
-from jobqueue.redis_server.rights import judge_rights
+from jobqueue.redis_server.fitness import judge, judge_rights
 from jobqueue.settings import Settings
 
 _CLOCK_S = 1.0  # apart, from which on clocks count as different
@@ -88,7 +87,7 @@ async def _tokens(shards: Shards, chosen: Settings) -> Findings:
     """Whether anybody can come in, where every request needs a token."""
     stored = await Tokens(shards).read()
     try:
-        of_file = await asyncio.to_thread(tokens_file.read, chosen.tokens_file) if chosen.tokens_file else []
+        of_file = await asyncio.to_thread(token_table.read, chosen.tokens_file) if chosen.tokens_file else []
     except SettingsError:  # a finding about the file
         return
     records = [*of_file, *map(from_json, stored.records.values())]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from buckets.errors import JobQueueError, Unfit
-from jobqueue.access import modes, tls, tokens_file
+from jobqueue.access import modes, tls, token_table
 from jobqueue.access.unix_socket import check_path
 from jobqueue.errors import SettingsError
 from jobqueue.health.findings import Finding, Findings
@@ -19,7 +19,7 @@ from jobqueue.journal.url import Refused, address
 from jobqueue.process import refusal
 from jobqueue.redis_server.data_directory import check_writable
 from jobqueue.settings import Settings, shared_metrics_folder
-from jobqueue.web.address import blamed_on, check_datagrams_free, check_free
+from jobqueue.web.port import blamed_on, check_datagrams_free, check_free
 from jobqueue.workers import console
 
 Judgement = tuple[str, Callable[[], Awaitable[None]]]
@@ -72,7 +72,7 @@ def _of_places(settings: Settings) -> Iterator[Judgement]:
 
 async def _tokens_file(path: str) -> None:
     try:
-        await asyncio.to_thread(tokens_file.read, path)  # it may be long
+        await asyncio.to_thread(token_table.read, path)  # it may be long
     except SettingsError as error:
         raise Unfit(str(error)) from None
 

@@ -2,6 +2,10 @@
 
 Counters stay there when their process ends. Its gauges are removed, by itself or by whoever learns that it is dead. The
 folder also holds what all processes must agree on: which topics have figures of their own.
+
+The workers of one supervisor share a scratch folder while it lives. The supervisor locks it. A folder that nobody has
+locked was left by a supervisor that was killed, and the next start removes it. (systemd-tmpfiles leaves a locked folder
+alone, however old it is.)
 """
 
 from __future__ import annotations
@@ -9,10 +13,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import prometheus_client.values
+
+from buckets.errors import Unfit
 
 _own_name = ""
 
@@ -66,3 +74,44 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder / "lock").open("w") as lock:  # closing it releases the lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+_PREFIX = "jobqueue-metrics-"
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder in the directory of temporary files, removed at the end. Raises Unfit when it cannot be made."""
+    try:
+        _remove_stale()
+        folder, lock = _locked_folder()
+    except OSError as error:
+        raise Unfit(f"cannot make a folder for the metrics that workers share: {error}") from None
+    try:
+        yield folder
+    finally:
+        os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked_folder() -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)  # another supervisor that is starting took it for a stale one
+
+
+def _remove_stale() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or removed by another start
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_uid == os.geteuid():
+                    shutil.rmtree(folder)
+            finally:
+                os.close(lock)

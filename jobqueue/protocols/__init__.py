@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from msgspec import Struct
 
 from buckets import Job
+from jobqueue.access.authentication import Entry
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.access.entry import Entry
 from jobqueue.commands.answers import Answer
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.dialect_settings import DialectSettings
@@ -27,9 +27,9 @@ from jobqueue.schema.inner import Inner
 from jobqueue.schema.params import Command
 from jobqueue.settings import Settings
 
-PROTOCOLS = {"command": "jobqueue.protocols.command.handler:CommandProtocol"}
+PROTOCOLS = {"command": "jobqueue.protocols.command.protocol:CommandProtocol"}
 """The import string of each protocol by its name."""
-OF_TESTS = PROTOCOLS | {"command": "jobqueue.protocols.command.of_tests:TestProtocol"}
+OF_TESTS = PROTOCOLS | {"command": "jobqueue.protocols.command.protocol:TestProtocol"}
 """Those of a test service."""
 NATIVE = "command"
 """The protocol that has the fast path."""

@@ -1,7 +1,12 @@
-"""The data directory of an embedded Redis: its locks, the place of its socket, and what is noted about its server.
+"""The data directory of an embedded Redis: its locks, the place of its socket, and the notes about its server.
 
 Two locks say who is alive. The service holds `service.lock`. The server inherits `server.lock` and so holds it to its
 very end. Thus two servers never write the same files, whatever happened to the socket, the pid or the service.
+
+An append-only file that a power cut tore is rewritten without its torn end. A script's writes are between MULTI and
+EXEC. Where the file ends between the two, the server ignores them, as it should; but most versions truncate the file
+only after the last whole write. So the next start finds the MULTI, takes what was written later for the rest of the
+script, and runs half of it. Tried with Redis 7.0.15; Valkey has fixed it (valkey-io/valkey#4342).
 """
 
 from __future__ import annotations
@@ -11,11 +16,16 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis as Client
+from redis.exceptions import RedisError
 
 from buckets.errors import Unfit
 from jobqueue.redis_server.program import Build, numbers
@@ -205,3 +215,32 @@ def _is_private(folder: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+log = logging.getLogger(__name__)
+
+_SHORT = "short read while loading the AOF file"  # in the server's log
+
+
+def is_torn(log_text: str) -> bool:
+    """Whether a server that has started logged that its file ended too early."""
+    return _SHORT in log_text
+
+
+async def rewrite(socket: Path) -> None:
+    """Have the server on a Unix socket rewrite its file, and wait for it; a failure is logged."""
+    log.warning("redis.torn", extra={"socket": str(socket)})
+    try:
+        async with Client(unix_socket_path=str(socket), socket_timeout=None, protocol=2) as client:
+            await client.bgrewriteaof()
+            while _is_rewriting(info := await client.info("persistence")):  # noqa: ASYNC110 - it announces nothing
+                await asyncio.sleep(_LOOK_S)
+            trouble = "" if info["aof_last_bgrewrite_status"] == "ok" else "its log says why"
+    except RedisError as error:
+        trouble = str(error)
+    if trouble:
+        log.error("redis.still_torn", extra={"socket": str(socket), "error": trouble})
+
+
+def _is_rewriting(info: dict[str, Any]) -> bool:
+    return bool(info["aof_rewrite_scheduled"] or info["aof_rewrite_in_progress"])

@@ -16,10 +16,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from buckets.errors import Unfit
-from jobqueue.redis_server.data_directory import DataDirectory
-from jobqueue.redis_server.probe import State, hung_up, identity_of, shut_down, state_of
-from jobqueue.redis_server.program import Build, build_of, find_server, launch
-from jobqueue.redis_server.torn_aof import is_torn, rewrite
+from jobqueue.redis_server.data_directory import DataDirectory, is_torn, rewrite
+from jobqueue.redis_server.program import (
+    Build,
+    State,
+    build_of,
+    find_server,
+    hung_up,
+    identity_of,
+    launch,
+    shut_down,
+    state_of,
+)
 
 log = logging.getLogger(__name__)
 

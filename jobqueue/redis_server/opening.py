@@ -15,8 +15,7 @@ from buckets.durable import FSYNCED
 from buckets.errors import Unavailable, Unfit
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import judge, redis_at, unusable
-from jobqueue.redis_server.rights import judge_rights
+from jobqueue.redis_server.fitness import judge, judge_rights, redis_at, unusable
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ import msgspec
 
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadHttp
 from jobqueue.protocols import NATIVE, load
-from jobqueue.protocols.command import reading
+from jobqueue.protocols.command import protocol
 from jobqueue.reference.catalog import Entry, codes, entries
 from jobqueue.schema import answers
 from jobqueue.schema.checks import KEEPS_BODY
@@ -67,7 +67,7 @@ def _requests() -> Schema:
             "mapping": {entry.name: _ref(entry.kind)["$ref"] for entry in entries()},
         },
     }
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": reading.MOST}]}
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": protocol.MOST}]}
 
 
 def _carried_out() -> Schema:

@@ -16,6 +16,7 @@ from jobqueue.schema.answer_fields import (
     AnyUnknown,
     Counts,
     Cursor,
+    Described,
     Due,
     Durability,
     Headers,
@@ -35,10 +36,16 @@ from jobqueue.schema.answer_fields import (
     Unknown,
     Yes,
 )
-from jobqueue.schema.described import Described
 from jobqueue.schema.explain_answers import Explained
-from jobqueue.schema.operation_answers import OperationList, OperationPlanned, OperationShown, SearchBegun
-from jobqueue.schema.service_answers import Examined, InstanceList, SettingList
+from jobqueue.schema.service_answers import (
+    Examined,
+    InstanceList,
+    OperationList,
+    OperationPlanned,
+    OperationShown,
+    SearchBegun,
+    SettingList,
+)
 
 
 class Refusal(Struct, forbid_unknown_fields=True):

@@ -1,16 +1,19 @@
-"""Checks what no type says about commands: names, bodies, and fields that depend on each other.
+"""Checks of commands that no type expresses: names, bodies, cursors, and fields that depend on each other.
 
-Many commands of one kind are checked together where that is faster: by the same rules, and any doubt about one of
-them is settled by checking each.
+Many commands of one kind are checked together where that is faster: by the same rules, and any doubt about one of them
+is settled by checking each. A cursor is the position at which a listing continues, as text that is opaque to clients.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from jobqueue.errors import BadField
@@ -249,3 +252,30 @@ def _check_due(command: Add | Update) -> None:
         raise BadField("delay and at exclude each other", field="at")
     if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * 1000:
         raise bad_value("at", value=command.at)
+
+
+Position = TypeVar("Position", bound=tuple[Any, ...])
+
+
+def write(position: tuple[Any, ...] | None) -> str | None:
+    """The cursor of a position; None at the end."""
+    return None if position is None else base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def read(cursor: str | None, kind: type[Position]) -> Position | None:
+    """The position that a cursor stands for. Raises BadField for anything that is not a cursor of this kind."""
+    if cursor is None:
+        return None
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        position: Position = msgspec.json.decode(raw, type=kind)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise refusal() from None
+    if write(position) != cursor:  # such as one of another command, of which the first fields would do
+        raise refusal()
+    return position
+
+
+def refusal() -> BadField:
+    """The refusal of a cursor that this command did not give."""
+    return bad_value("cursor")

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from jobqueue.schema.answer_fields import Id, Yes
-from jobqueue.schema.described import Described
+from jobqueue.schema.answer_fields import Described, Id, Yes
 
 
 class Standing(Struct, forbid_unknown_fields=True, kw_only=True):

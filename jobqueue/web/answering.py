@@ -1,5 +1,6 @@
 """How a request is answered by a task, whoever read it: its log, and the jobs of a client that is gone. And what that
-needs of a request that aiohttp read: its body, and the client that its answer goes to."""
+needs of a request that aiohttp read: its body, and the client that its answer goes to.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +13,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
-from jobqueue.access.actor import HEADER, USER, named
-from jobqueue.access.authentication import credential
+from jobqueue.access.authentication import Entry, credential
 from jobqueue.access.caller import CALLER
-from jobqueue.access.entry import Entry
-from jobqueue.access.grants import GRANT, NOBODY, Grant
-from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.access.connections import close_if_hung_up
+from jobqueue.access.grants import GRANT, HEADER, NOBODY, USER, Grant, named
 from jobqueue.errors import BadJson, TooLarge
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply

@@ -14,10 +14,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buckets.errors import NoRoom
-from jobqueue.access.actor import USER
 from jobqueue.access.caller import CALLER, Cancellable
-from jobqueue.access.grants import GRANT, NOBODY
-from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.access.connections import close_if_hung_up
+from jobqueue.access.grants import GRANT, NOBODY, USER
 from jobqueue.protocols import Reply
 from jobqueue.web.fast_path import LONGEST_HEAD, UNAUTHORIZED, Head, answered, begun, read, written
 from jobqueue.web.handed_over import HandedOver

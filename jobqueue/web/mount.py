@@ -17,15 +17,14 @@ from aiohttp import web
 
 from buckets import Job
 from buckets.errors import NoRoom
-from jobqueue.access.actor import USER
+from jobqueue.access.authentication import Entry
 from jobqueue.access.caller import CALLER
-from jobqueue.access.entry import Entry
-from jobqueue.access.grants import GRANT, NOBODY, OPEN, Grant
+from jobqueue.access.grants import GRANT, NOBODY, OPEN, USER, Grant
 from jobqueue.errors import Forbidden, ShuttingDown
 from jobqueue.protocols import HttpDialect, Reply, Request
 from jobqueue.web.answering import AiohttpClient, body_of, respond
 from jobqueue.web.peer import Peer
-from jobqueue.wires.networks import allows
+from jobqueue.wires.stream import allows
 
 _SLASHES = re.compile("/{2,}")
 _TOKEN_SEGMENT = re.compile("/~([^/]*)(/.*|)")

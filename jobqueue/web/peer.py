@@ -10,8 +10,8 @@ import asyncio
 import enum
 from typing import Any, cast
 
-from jobqueue.access.certificates import names_of
-from jobqueue.access.hang_ups import is_writable
+from jobqueue.access.connections import is_writable
+from jobqueue.access.tls import names_of
 from jobqueue.errors import TooSlow
 from jobqueue.web.port import Port
 

@@ -1,15 +1,30 @@
-"""The parameters of an HTTP request: those of its query, and those of a form in its body.
+"""What requests of other systems carry: parameters, names and bodies.
 
-Names and values are percent-encoded UTF-8. Each is decoded when it is asked for, so that a damaged one that nobody asks
-for does no harm.
+The parameters of an HTTP request are those of its query, and those of a form in its body. Names and values are
+percent-encoded UTF-8. Each is decoded when it is asked for, so that a damaged one that nobody asks for does no harm.
+
+Names of other systems become names of ours: any text, escaped, after the prefix of the dialect.
+
+Bodies of other systems are text or bytes, ours are JSON; they come back byte for byte. A text that is a JSON object or
+array is stored as it is, so that a native worker gets an object. Any other text is stored as a JSON string of it; bytes
+that are not UTF-8, or whose JSON string would be too long, as a JSON string of their base64, with a header that says
+so.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from urllib.parse import unquote_to_bytes
 
-from jobqueue.errors import BadField
+import msgspec
+import orjson
+
+from buckets import Job, Tag
+from jobqueue.errors import BadField, BadRequest, TooLarge
+from jobqueue.schema import bodies
+from jobqueue.schema.fields import LONGEST_NAME, NAME_CHARACTERS
 
 FORM = "application/x-www-form-urlencoded"
 _MOST = 1000
@@ -74,3 +89,105 @@ class Parameters:
 
 def _decoded(encoded: bytes) -> bytes:
     return unquote_to_bytes(encoded.replace(b"+", b" "))
+
+
+_OTHER = re.compile(rb"[^" + re.escape(NAME_CHARACTERS.encode()) + rb"]")
+_HIDES_TILDE = "/#+@=:%"
+_TILDE = re.compile("~([0-9A-F]{2})")
+
+
+def escaped(text: str) -> str:
+    """Each byte of the text's UTF-8 that a name may not have, and `%`, as `%XX`. One text has one spelling. Raises
+    UnicodeEncodeError for a lone surrogate."""
+    return _OTHER.sub(lambda found: b"%%%02X" % found[0][0], text.encode()).decode()
+
+
+def plain(name: str) -> str:
+    """The text that `escaped` made a name of; bytes that are not UTF-8 become U+FFFD."""
+    return unquote_to_bytes(name).decode("utf-8", "replace") if "%" in name else name
+
+
+def fits(name: str) -> bool:
+    """Whether an escaped name with its prefix has an allowed length."""
+    return 0 < len(name) <= LONGEST_NAME
+
+
+def without_colons(topic: str) -> str:
+    """A topic as the first part of an id that has a colon behind it."""
+    return topic.replace(":", "%3A")
+
+
+def tilde(name: str) -> str:
+    """An id for systems that take only letters, digits, `-` and `_` in one: `/ # + @ = : %` as `~XX`."""
+    return "".join(f"~{ord(each):02X}" if each in _HIDES_TILDE else each for each in name)
+
+
+def without_tilde(name: str) -> str:
+    """The id that `tilde` was given."""
+    return _TILDE.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+ENCODING = "content-encoding"
+BASE64 = "base64"
+_PAIRS = (b"{}", b"[]")
+_ANY = msgspec.json.Decoder(msgspec.Raw)
+
+
+def stored_text(text: str, max_body_bytes: int) -> bytes:
+    """The body for a text. Raises TooLarge; UnicodeEncodeError for a lone surrogate."""
+    raw = text.encode()
+    if _is_json(raw, max_body_bytes):
+        return raw
+    body = orjson.dumps(text)
+    bodies.check(body, max_body_bytes)
+    return body
+
+
+def stored_bytes(raw: bytes, max_body_bytes: int) -> tuple[bytes, dict[str, str]]:
+    """The body for bytes, and the headers that it needs. Raises TooLarge."""
+    try:
+        return stored_text(raw.decode(), max_body_bytes), {}
+    except (UnicodeDecodeError, TooLarge):
+        body = b'"' + base64.b64encode(raw) + b'"'
+        bodies.check(body, max_body_bytes)
+        return body, {ENCODING: BASE64}
+
+
+def given_bytes(job: Job) -> bytes:
+    """What `stored_bytes` or `stored_text` was given; any other JSON as it travelled."""
+    body = job.body
+    if not body.startswith(b'"'):
+        return body
+    text: str = orjson.loads(body)
+    if _is_base64(job):
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            pass  # a native job with the header, but another body
+    return text.encode()
+
+
+def given_text(job: Job) -> str:
+    """As `given_bytes`, for a system of texts: bytes that are not UTF-8 as their base64."""
+    try:
+        return given_bytes(job).decode()
+    except UnicodeDecodeError:
+        text: str = orjson.loads(job.body)
+        return text
+
+
+def _is_base64(job: Job) -> bool:
+    headers = job.optional.get(Tag.HEADERS)
+    return headers is not None and orjson.loads(headers).get(ENCODING) == BASE64
+
+
+def _is_json(raw: bytes, max_body_bytes: int) -> bool:
+    """Whether the native protocol would take it, as an object or an array."""
+    if raw[:1] + raw[-1:] not in _PAIRS:
+        return False
+    try:
+        _ANY.decode(raw)
+        bodies.check(raw, max_body_bytes)
+    except (msgspec.DecodeError, RecursionError, BadRequest):
+        return False
+    return True

@@ -1,8 +1,9 @@
-"""TCP connections of a dialect: who may connect, how many, how long a client may keep us waiting, and how they end.
+"""TCP connections of a dialect: which networks may connect, how many connections there may be, how long a client may
+keep the service waiting, and how they end.
 
-One request of a connection is answered at a time; what a client sends ahead is kept, within bounds, until then. A
-request is answered by callbacks, if its class can do that, or by a task, which runs no longer than that takes: a
-connection that is idle costs a socket and this object. A client that does not read its answers gets no more requests
+One request of a connection is answered at a time; the bytes that a client sends ahead are kept, within bounds, until
+then. A request is answered by callbacks, if its class can do that, or by a task, which runs no longer than that takes:
+a connection that is idle costs a socket and this object. A client that does not read its answers gets no more requests
 answered.
 """
 
@@ -10,20 +11,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
 
-from jobqueue.access.actor import USER
 from jobqueue.access.caller import CALLER
-from jobqueue.access.connections import ConnectionLimits
-from jobqueue.access.grants import GRANT, NOBODY
-from jobqueue.access.hang_ups import close_if_hung_up, has_hung_up
-from jobqueue.wires.networks import allows
+from jobqueue.access.connections import ConnectionLimits, close_if_hung_up, has_hung_up
+from jobqueue.access.grants import GRANT, NOBODY, USER
+
+
+def allows(networks: tuple[str, ...], peer: Any) -> bool:
+    """Whether a client may use a dialect. `peer`: its address as the socket has it (`peername`, or the sender of a
+    datagram); anything but an IP address may not."""
+    try:
+        address = ip_address(peer[0])
+    except (ValueError, TypeError, IndexError):
+        return False
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return any(each in network for network in _parsed(networks) for each in (address, mapped) if each is not None)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(networks: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
+    return [ip_network(each) for each in networks]
+
 
 log = structlog.get_logger()
 

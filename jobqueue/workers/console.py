@@ -11,7 +11,7 @@ from buckets.errors import Unfit
 from jobqueue.access.modes import beyond_loopback
 from jobqueue.errors import missing_library
 from jobqueue.settings import Settings
-from jobqueue.web.address import url_of
+from jobqueue.web.port import url_of
 
 PROGRAM = "jobqueue.cli.console.beside"
 """The module of its process."""

@@ -28,8 +28,7 @@ from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.settings import Loaded, Settings
-from jobqueue.workers.messages import Inbox
-from jobqueue.workers.supervised import obey, report
+from jobqueue.workers.messages import Inbox, obey, report
 
 log = structlog.get_logger()
 

@@ -1,14 +1,22 @@
-"""The messages of a supervisor to its workers: how to start, later other settings, that they are to refuse jobs,
-and questions whether they answer.
+"""The messages of a supervisor to its workers: how to start, later other settings, that they are to refuse jobs, and
+questions whether they answer.
 
 They travel through a pipe, the worker's standard input, as JSON behind its length (4 bytes). So no command line shows a
 Redis URL with its password, and the end of the pipe shows the worker that its supervisor is gone. A question is empty.
-The worker answers each message, in their order, with a line on its standard output when it has done what it says.
+The worker answers each message, in their order, with a line on its standard output when it has done what the message
+says.
+
+A process that has a supervisor obeys that alone, ends with it, and answers its messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
 from collections.abc import Callable
 from typing import Literal
 
@@ -56,3 +64,22 @@ class Inbox(asyncio.Protocol):
         """Wait for the next message; None is a question."""
         message = await self._messages.get()
         return msgspec.json.decode(message, type=Loaded | Literal["refuse jobs"]) if message else None
+
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def obey(supervisor: int) -> None:
+    """Take signals from the supervisor alone, which passes on what others mean, and have the kernel kill this process
+    when the thread that started it ends: the supervisor's main thread."""
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(ignored, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != supervisor:  # it ended before the kernel was asked
+        sys.exit(1)
+
+
+def report(refusal: str) -> None:
+    """Answer a message: with nothing, or why this process cannot start."""
+    print(json.dumps(refusal), flush=True)

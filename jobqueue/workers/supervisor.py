@@ -20,15 +20,15 @@ from buckets.errors import Unfit
 from buckets.namespace import join
 from jobqueue.access.modes import warn_where_open
 from jobqueue.access.unix_socket import UnixSocket
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.errors import SettingsError
 from jobqueue.health.start import check_may_start
-from jobqueue.metrics.scratch import scratch_folder
+from jobqueue.metrics.shared import scratch_folder
 from jobqueue.process import Lifecycle
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
-from jobqueue.web.address import blamed_on, url_of
+from jobqueue.web.port import blamed_on, url_of
 from jobqueue.workers import console
 from jobqueue.workers.port import held
 from jobqueue.workers.slot import Slot

@@ -1,9 +1,9 @@
 """A worker: one of the processes that answer on a port, run as `python -m jobqueue.workers.worker N SUPERVISOR [UNIX]`.
 
 N is its number, SUPERVISOR the process id of the supervisor that started it, UNIX the number of the file that is the
-Unix socket of the service. It obeys that supervisor alone: settings
-arrive on its standard input, SIGTERM stops it, and it ignores the signals that a terminal sends to everybody. On its
-standard output it reports in one line that it listens, or why it cannot, and then answers each message.
+Unix socket of the service. It obeys that supervisor alone: settings arrive on its standard input, SIGTERM stops it, and
+it ignores the signals that a terminal sends to everybody. On its standard output it reports in one line that it
+listens, or why it cannot, and then answers each message.
 
 It never outlives its supervisor, whatever ended that. The kernel kills it (PR_SET_PDEATHSIG), which also ends a worker
 that hangs or was stopped with SIGSTOP; and it exits when its standard input ends.
@@ -28,8 +28,7 @@ from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
 from jobqueue.settings import Loaded
-from jobqueue.workers.messages import Inbox
-from jobqueue.workers.supervised import obey, report
+from jobqueue.workers.messages import Inbox, obey, report
 
 log = structlog.get_logger()
 

@@ -18,8 +18,8 @@ from buckets.access import Tokens
 from buckets.keys import Keys
 from jobqueue.access.issuing import Issuing
 from jobqueue.schema.access_answers import LoggedAction
+from jobqueue.schema.answer_fields import Described
 from jobqueue.schema.answers import ANSWERS, Copy, HandedOut, Listed, Refusal
-from jobqueue.schema.described import Described
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 from tests.kit.waiting import until

@@ -23,8 +23,7 @@ import pytest_asyncio
 
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issued, new_record
-from jobqueue.access.records import Record, as_table
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Record, Token, as_table
 from tests.kit.guarded import Guarded, guarded
 from tests.kit.service import Client
 from tests.kit.waiting import until

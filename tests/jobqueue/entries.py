@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jobqueue.access.authentication import Authentication
-from jobqueue.access.entry import Entry
+from jobqueue.access.authentication import Authentication, Entry
 from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
 

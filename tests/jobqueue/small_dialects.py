@@ -12,7 +12,7 @@ from buckets import Job
 from jobqueue.errors import STATUS
 from jobqueue.protocols import HttpDialect, Reply, Request, SocketDialect
 from jobqueue.schema import params
-from jobqueue.wires.networks import allows
+from jobqueue.wires.stream import allows
 
 HTTP = "tests.jobqueue.small_dialects:Plain"
 SOCKET = "tests.jobqueue.small_dialects:Echo"

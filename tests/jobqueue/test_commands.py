@@ -14,7 +14,7 @@ from buckets import LOCAL, Durability, Durable, NewJob, Notifier, Pollers, Pool,
 from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.metrics.process import Metrics
 from jobqueue.schema import params
 from jobqueue.settings import Settings

@@ -14,7 +14,7 @@ from buckets.errors import AlreadyExists, Unavailable
 from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.metrics.process import Metrics
 from jobqueue.schema import inner, params
 from jobqueue.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from buckets import Pool
-from jobqueue.commands.service_answers import settings_in_force
+from jobqueue.commands.answers import settings_in_force
 from jobqueue.dialect_settings import Dialects, Lmstfy
 from jobqueue.schema import params
 from jobqueue.settings import Loaded, Settings, TopicSettings, load_with_sources

@@ -26,8 +26,7 @@ from buckets.redis.client import Redis
 from buckets.redis.url import read_url
 from jobqueue import settings
 from jobqueue.access.issuing import Issuing, new_record
-from jobqueue.access.records import as_table
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token, as_table
 from jobqueue.sinks.webhook.worker import Options
 from tests.acceptance.receiver import Receiver, status
 from tests.acceptance.test_callbacks import Callbacks

@@ -19,8 +19,7 @@ from jobqueue.loops import Loop, running
 from jobqueue.process import loop_factory
 from jobqueue.settings import Loaded
 from jobqueue.workers.console import service_url
-from jobqueue.workers.messages import Inbox
-from jobqueue.workers.supervised import obey, report
+from jobqueue.workers.messages import Inbox, obey, report
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from buckets.namespace import join
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue import logs, settings
-from jobqueue.access.actor import operator
+from jobqueue.access.grants import operator
 from jobqueue.cli import humanize
 from jobqueue.cli.journal.restored import as_json, sentences
 from jobqueue.commands.answers import NOT_KNOWN

@@ -22,13 +22,10 @@ from buckets.errors import JobQueueError, NotFound, Unavailable, Unfit
 from buckets.keys import Keys
 from buckets.namespace import read_meta
 from jobqueue import logs
-from jobqueue.access import tokens_file
-from jobqueue.access.actor import operator
-from jobqueue.access.grants import Grant
+from jobqueue.access import token_table
+from jobqueue.access.grants import Grant, operator
 from jobqueue.access.issuing import Issuing, new_record
-from jobqueue.access.records import Record, as_table
-from jobqueue.access.rights import ADMIN
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import ADMIN, Record, Token, as_table
 from jobqueue.cli import humanize, output
 from jobqueue.cli.ask import DONE, REFUSED, UNREACHABLE
 from jobqueue.cli.client import Client, Refusal, Unreachable
@@ -68,7 +65,7 @@ def of_redis(chosen: Settings) -> Callable[[Sequence[Fields]], Awaitable[list[Fi
                 raise NotFound(f"this Redis has no namespace {chosen.namespace}")
             shards, buckets = chosen.numbers(redis.is_cluster)
             pool = await Pool.open(redis, chosen.namespace, shards=shards, buckets=buckets)
-            filed = tokens_file.read(chosen.tokens_file) if chosen.tokens_file else []
+            filed = token_table.read(chosen.tokens_file) if chosen.tokens_file else []
             issuing = Issuing(Tokens(pool), lambda: filed)
             actions = Actions(pool)
             return [await _logged(issuing, actions, command) for command in commands]
@@ -153,8 +150,8 @@ def record_to(file: str, fields: Fields, *, as_json: bool) -> int:
     token = Token.make()
     try:
         record = new_record(fields, token, operator(), time.time_ns() // 1000)
-        others = tokens_file.read(file) if Path(file).exists() else []
-        fault = tokens_file.fault_of([record], others)
+        others = token_table.read(file) if Path(file).exists() else []
+        fault = token_table.fault_of([record], others)
         if fault:
             raise SettingsError(f"the record does not go into {file}: {fault}")
         with Path(file).open("a") as out:

@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from jobqueue import settings
-from jobqueue.access.records import NEVER
-from jobqueue.access.token import ID_LENGTH, PREFIX
+from jobqueue.access.tokens import ID_LENGTH, NEVER, PREFIX
 from jobqueue.cli import access, options, times
 from jobqueue.errors import SettingsError
 

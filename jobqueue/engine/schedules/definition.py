@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from jobqueue.engine.schedules import zones
+from jobqueue.engine.schedules import times
 from jobqueue.engine.schedules.times import BadCron, Cron, Interval, Times
 from jobqueue.errors import BadField
 from jobqueue.schema import params
@@ -80,8 +80,8 @@ def defined(command: params.Schedule) -> Definition:
 
 def _check_calendar(definition: Definition) -> None:
     zone, cron = definition.zone, definition.cron or ""
-    if zone not in zones.names():
-        near = zones.near(zone)
+    if zone not in times.names():
+        near = times.near(zone)
         raise _bad("zone", f"did you mean {near!r}?" if near else f"there is no {zone!r}")
     try:
         Cron(cron, zone)

@@ -1,20 +1,89 @@
-"""The use cases of schedules: define, remove and list them."""
+"""The use cases of schedules: define, remove and list them, and plan the occurrences of one whose time has come."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from buckets import DurablePool, Pool, Schedule, Schedules, Seen
+from buckets import DurablePool, NewJob, Plan, Pool, Schedule, Schedules, Seen, Time, later_ms
 from buckets.errors import AlreadyExists, NotFound
 from buckets.topics.within import reaches
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies, new_copy, new_job
 from jobqueue.engine.schedules.definition import Definition, decoded, defined, encoded
-from jobqueue.engine.schedules.planning import copies_of
+from jobqueue.engine.schedules.times import Times
 from jobqueue.errors import BadField
-from jobqueue.schema import cursors, params
+from jobqueue.schema import checks, params
 from jobqueue.schema.fields import LONGEST_NAME
+from jobqueue.schema.params import ms
+
+MOST_CAUGHT_UP = 1000
+"""Occurrences that are made at most of those that could not be made in time."""
+IN_TIME_MS = 60_000
+_FIRST_LOOK_MS = 60_000  # how far back the latest times are sought at first
+_STEPS = 50  # between two rests; a time takes up to 0.1 ms
+
+
+class Planning:
+    """Plans by the definitions of schedules, and the policies of their topics as they are then."""
+
+    def __init__(self, policies: Callable[[], Policies]) -> None:
+        self._policies = policies
+
+    async def plan(self, schedule: Schedule, now: int) -> Plan:
+        """What is due of a schedule at a time (ms since the epoch). Raises ValueError for a definition that it cannot
+        read."""
+        definition = decoded(schedule.definition)
+        times = definition.times(schedule.start)
+        due = await _due(times, schedule.next, now, definition.catch_up)
+        wanted = [each for each in due if definition.catch_up != "none" or now - each <= IN_TIME_MS]
+        jitter_ms = ms(definition.jitter)
+        return Plan(
+            next=next(times.after(max(now, schedule.next)), 0),
+            times=[Time(each, each + later_ms(f"{schedule.name}@{each}", jitter_ms)) for each in wanted],
+            topic=definition.topic,
+            copies=copies_of(self._policies(), definition, schedule.name),
+            skips=definition.overlap == "skip",
+            missed=schedule.next if wanted[:1] != [schedule.next] else 0,
+        )
+
+
+async def _due(times: Times, first: int, now: int, catch_up: str) -> list[int]:
+    """The times from the first that is due until now for which an occurrence is to be made, in their order."""
+    if next(times.after(first), now + 1) > now:
+        return [first]
+    most = MOST_CAUGHT_UP if catch_up == "all" else 1
+    span = _FIRST_LOOK_MS
+    while True:
+        begin = max(first - 1, now - span)
+        found = await _until(times, begin, now)
+        if len(found) >= most or begin < first:
+            return found[-most:]
+        span *= 4
+
+
+async def _until(times: Times, begin: int, end: int) -> list[int]:
+    """The times after one until another. It rests, as many times take a while."""
+    found: list[int] = []
+    later = times.after(begin)
+    while True:
+        some = list(islice(later, _STEPS))
+        found += [each for each in some if each <= end]
+        if not some or some[-1] > end:
+            return found
+        await asyncio.sleep(0)
+
+
+def copies_of(policies: Policies, definition: Definition, name: str) -> list[tuple[str, NewJob]]:
+    """The jobs that an occurrence becomes, each with what its id has behind the time: one, or one in each topic of a
+    virtual topic."""
+    targets = policies.targets(definition.topic)
+    add = definition.occurrence(name)
+    if not targets:
+        return [("", new_job(policies, add, name, definition.topic))]
+    return [(f"@{topic}", new_copy(policies, add, name, topic)) for topic in targets]
+
 
 _SHOWN_TIMES = 5
 _LAST_MS = 9_999_999_999_999  # of a time with 13 digits
@@ -95,10 +164,10 @@ class Scheduling:
 
     async def page(self, command: params.Schedules, within: str = "") -> tuple[list[ScheduleView], str | None]:
         """A page of schedules and the cursor of the next one. Raises BadField for an invalid cursor."""
-        place = cursors.read(command.cursor, SchedulesPlace) or SchedulesPlace(0, 0)
+        place = checks.read(command.cursor, SchedulesPlace) or SchedulesPlace(0, 0)
         shards = len(self.schedules.pool.keys)
         if place.shard not in range(shards) or not 0 <= place.cursor < 1 << 64:
-            raise cursors.refusal()
+            raise checks.refusal()
         views: list[ScheduleView] = []
         found, cursor = await self.schedules.page(place.shard, place.cursor, command.pattern or "*")
         for schedule in found:
@@ -106,7 +175,7 @@ class Scheduling:
             if view and reaches(within, view.definition.topic):
                 views.append(view)
         following = SchedulesPlace(place.shard, cursor) if cursor else SchedulesPlace(place.shard + 1, 0)
-        return views, cursors.write(following if following.shard < shards else None)
+        return views, checks.write(following if following.shard < shards else None)
 
     async def all(self, within: str = "") -> AsyncIterator[tuple[Schedule, Definition]]:
         """All schedules that are within and can be read, each once."""

@@ -3,13 +3,18 @@
 Cron expressions are read by cronsim, with its rules for daylight saving, which are those of Debian's cron: where minute
 and hour are fixed, a time that the clock skips comes once, at the end of the gap, and one that it repeats comes at its
 first pass; with a `*` at the beginning of either, and with seconds, all hours count that pass.
+
+The names of time zones are those of the library tzdata, whatever the machine has, so that all instances accept the same
+ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import takewhile
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -126,3 +131,26 @@ def _change(begin: datetime, end: datetime, zone: tzinfo) -> datetime:
         else:
             end = middle
     return end
+
+
+@cache
+def names() -> frozenset[str]:
+    """All names of the IANA database."""
+    return frozenset(files("tzdata").joinpath("zones").read_text().split())
+
+
+def near(name: str) -> str | None:
+    """The zone that somebody may have meant by this name: in another case, without its region, or misspelt."""
+    known = _by_lower_case()
+    meant = name.strip().lower().replace(" ", "_")
+    alike = [each for each in known if "/" in each and each[:3] == meant[:3]]  # to compare with all takes 30 ms
+    found = [meant] if meant in known else get_close_matches(meant, alike, 1, 0.8)
+    return known[found[0]] if found else None
+
+
+@cache
+def _by_lower_case() -> dict[str, str]:
+    """By their names, and by those of their cities. Not those of Etc, as Etc/GMT+2 is what others call GMT-2."""
+    common = sorted(name for name in names() if not name.startswith("Etc/"))
+    cities = {name.rpartition("/")[2].lower(): name for name in reversed(common)}
+    return cities | {name.lower(): name for name in common}

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from buckets.access import Stored, Tokens
 from buckets.errors import JobQueueError
 from buckets.shards import Shards
-from jobqueue.access.records import KEPT_S, Record, from_json
+from jobqueue.access.tokens import KEPT_S, Record, from_json
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.store import Overtaken
 from jobqueue.journal.tables import token

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from buckets.access import Entry, Stored, Tokens
 from buckets.events.restoring import Restoring
 from buckets.shards import Shards
-from jobqueue.access.records import Record, from_json
+from jobqueue.access.tokens import Record, from_json
 from jobqueue.journal import tables
 from jobqueue.journal.reading.tokens import may_miss
 from jobqueue.journal.restoring.choice import LEFT, Stopped, Sums

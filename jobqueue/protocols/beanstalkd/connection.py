@@ -11,11 +11,11 @@ import structlog
 
 from buckets import Job, State, Tag
 from buckets.errors import JobQueueError
-from jobqueue.access.entry import Entry
+from jobqueue.access.authentication import Entry
 from jobqueue.access.grants import GRANT, OPEN, Grant
 from jobqueue.commands.plain import Plain
 from jobqueue.dialect_settings import Beanstalkd
-from jobqueue.engine.numbered_by_callback import NumberedPop
+from jobqueue.engine.by_callback import NumberedPop
 from jobqueue.protocols import Dialect
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.parser import PUT, Parser, Request

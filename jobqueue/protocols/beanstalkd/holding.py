@@ -10,7 +10,7 @@ from jobqueue.commands.answers import Answer, success
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.connection import Connection, Held, Run
 from jobqueue.schema import inner, params
-from jobqueue.wires.bodies import given_bytes
+from jobqueue.wires.parameters import given_bytes
 
 _DONE = success()
 _MARGIN_S = 1.0  # before the end of a lease; then a client must see to that job

@@ -11,13 +11,13 @@ from msgspec import Raw
 
 from buckets import State
 from jobqueue.commands.answers import Answer
-from jobqueue.engine.numbered_by_callback import New
+from jobqueue.engine.by_callback import New
 from jobqueue.errors import TooLarge
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.connection import Connection, Run
 from jobqueue.schema import inner, params
 from jobqueue.schema.fields import DAY_S
-from jobqueue.wires.bodies import given_bytes, stored_bytes
+from jobqueue.wires.parameters import given_bytes, stored_bytes
 
 _PAGE = 1000
 Put = tuple[int, int, int, bytes]

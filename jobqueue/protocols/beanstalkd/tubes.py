@@ -7,7 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Iterator
 
-from jobqueue.wires import names
+from jobqueue.wires import parameters
 
 DEFAULT = "default"
 MOST_WATCHED = 100
@@ -43,13 +43,13 @@ class Names:
 
     def topic(self, tube: str) -> str | None:
         """The topic of a tube; None where its name is too long."""
-        topic = self._prefix + names.escaped(tube)
-        return topic if names.fits(topic) else None
+        topic = self._prefix + parameters.escaped(tube)
+        return topic if parameters.fits(topic) else None
 
     def tube(self, topic: str) -> str:
         """The tube of a topic. One that would break a line, or the quotes around it, stays escaped."""
         name = topic.removeprefix(self._prefix)
-        plain = names.plain(name)
+        plain = parameters.plain(name)
         return name if _UNFIT.search(plain) else plain
 
 

@@ -11,7 +11,7 @@ from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner
 from jobqueue.schema.fields import TEN_YEARS_S
 from jobqueue.schema.params import ms
-from jobqueue.wires import bodies
+from jobqueue.wires import parameters
 
 Shown = dict[str, Any]
 
@@ -33,7 +33,7 @@ def shown(job: Job, space: Space) -> Shown:
     return {
         "topic": space.their_topic(job.topic),
         "msgId": space.their_id(job),
-        "msg": bodies.given_text(job) if job.body else None,
+        "msg": parameters.given_text(job) if job.body else None,
         "produceTime": job.created,
         "triggerTime": job.due,
         "expireTime": job.due + (_NEVER_MS if job.ttl is None else job.ttl),

@@ -15,8 +15,7 @@ from jobqueue.errors import BadField
 from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner
 from jobqueue.schema.fields import DAY_S, SHORTEST_TTR_S, TEN_YEARS_S
-from jobqueue.wires import bodies
-from jobqueue.wires.parameters import Parameters
+from jobqueue.wires.parameters import Parameters, stored_text
 
 WORKER = "camellia"
 _INT = 2**31
@@ -50,7 +49,7 @@ def add(parameters: Parameters, space: Space, options: Camellia, max_body_bytes:
     return inner.Add(
         topic=message.topic,
         id=message.id,
-        body=Raw(bodies.stored_text(msg, max_body_bytes)),
+        body=Raw(stored_text(msg, max_body_bytes)),
         delay=max(delay, 0) / 1000,
         ttr=options.ack_timeout_s,
         tries=_tries(options.max_retry if retries < 0 else retries),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from buckets import Job
 from jobqueue.errors import BadField
 from jobqueue.schema.fields import LONGEST_NAME, is_id
-from jobqueue.wires import names
+from jobqueue.wires import parameters
 
 _FOREIGN = "%"
 
@@ -28,10 +28,10 @@ class Space:
 
     def topic(self, theirs: str) -> str | BadField:
         """The topic inside; or why there can be none."""
-        topic = self.prefix + names.escaped(theirs)
+        topic = self.prefix + parameters.escaped(theirs)
         if not theirs:
             return _empty("topic")
-        return topic if names.fits(topic) else _too_long("topic")
+        return topic if parameters.fits(topic) else _too_long("topic")
 
     def new_message(self, topic: str, msg_id: str) -> Message | BadField:
         """A message that is sent; or why it cannot be."""
@@ -54,29 +54,29 @@ class Space:
 
     def sent_id(self, job_id: str) -> str:
         """The msgId of a message that was sent."""
-        return names.plain(job_id.partition(":")[2])
+        return parameters.plain(job_id.partition(":")[2])
 
     def their_topic(self, topic: str) -> str:
         """What a topic is called here."""
-        return names.plain(topic.removeprefix(self.prefix))
+        return parameters.plain(topic.removeprefix(self.prefix))
 
     def their_id(self, job: Job) -> str:
         """What a job is called here, in its topic."""
         front = _front(job.topic)
         if job.id.startswith(front):
-            msg_id = names.plain(job.id[len(front) :])
-            if msg_id and not msg_id.startswith(_FOREIGN) and front + names.escaped(msg_id) == job.id:
+            msg_id = parameters.plain(job.id[len(front) :])
+            if msg_id and not msg_id.startswith(_FOREIGN) and front + parameters.escaped(msg_id) == job.id:
                 return msg_id
         return _FOREIGN + job.id
 
 
 def _front(topic: str) -> str:
-    return names.without_colons(topic) + ":"
+    return parameters.without_colons(topic) + ":"
 
 
 def _own(topic: str, msg_id: str) -> Message | BadField:
-    job_id = _front(topic) + names.escaped(msg_id)
-    return Message(topic, job_id) if names.fits(job_id) else _too_long("msgId")
+    job_id = _front(topic) + parameters.escaped(msg_id)
+    return Message(topic, job_id) if parameters.fits(job_id) else _too_long("msgId")
 
 
 def _empty(name: str) -> BadField:

@@ -25,7 +25,7 @@ from jobqueue.protocols.command.in_flight import (
     Popping,
     ends_of,
 )
-from jobqueue.protocols.command.reading import MANY, ONE, SHORT, parts
+from jobqueue.protocols.command.protocol import MANY, ONE, SHORT, parts
 from jobqueue.schema import bodies
 from jobqueue.schema.checks import check
 from jobqueue.schema.fields import are_names, is_id, is_name

@@ -15,7 +15,7 @@ import msgspec
 import orjson
 from msgspec import Raw
 
-from jobqueue.access.token import PREFIX
+from jobqueue.access.tokens import PREFIX
 from jobqueue.errors import BadField, BadJson, BadRequest, UnknownCommand, UnknownField
 from jobqueue.schema.checks import IS_NAME, NAMED
 from jobqueue.schema.fields import LONGEST_NAME

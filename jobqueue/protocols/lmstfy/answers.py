@@ -12,7 +12,7 @@ from buckets import Job, Tag
 from jobqueue.commands.answers import Answer
 from jobqueue.errors import STATUS, TooFast, Unauthorized
 from jobqueue.protocols import Reply
-from jobqueue.wires import bodies, names
+from jobqueue.wires import parameters
 
 _NO_LIMIT = 65_535  # of tries: the most that a job of theirs can have
 _API_NOT_FOUND = "api not found"
@@ -56,8 +56,8 @@ def job(each: Job, prefix: str, namespace: str, now_ms: int) -> Answer:
     return {
         "namespace": namespace,
         "queue": each.topic.removeprefix(f"{prefix}{namespace}/"),
-        "job_id": names.tilde(each.id),
-        "data": base64.b64encode(bodies.given_bytes(each)).decode(),
+        "job_id": parameters.tilde(each.id),
+        "data": base64.b64encode(parameters.given_bytes(each)).decode(),
         "ttl": 0 if each.ttl is None else max(math.ceil((each.due + each.ttl - now_ms) / 1000), 1),
         "elapsed_ms": max(now_ms - each.created, 0),
         "remain_tries": max(each.tries - each.attempts, 0) if each.tries else _NO_LIMIT,
@@ -68,6 +68,6 @@ def job(each: Job, prefix: str, namespace: str, now_ms: int) -> Answer:
 def _attributes(each: Job) -> dict[str, str] | None:
     raw = each.optional.get(Tag.HEADERS)
     headers: dict[str, str] = orjson.loads(raw) if raw else {}
-    if headers.get(bodies.ENCODING) == bodies.BASE64:  # ours, for `data`
-        del headers[bodies.ENCODING]
+    if headers.get(parameters.ENCODING) == parameters.BASE64:  # ours, for `data`
+        del headers[parameters.ENCODING]
     return headers or None

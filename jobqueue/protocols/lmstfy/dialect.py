@@ -16,7 +16,7 @@ from jobqueue.protocols.lmstfy import answers, requests
 from jobqueue.protocols.lmstfy.requests import Call, Publishing
 from jobqueue.schema import inner, params
 from jobqueue.schema.fields import is_name
-from jobqueue.wires import bodies, names
+from jobqueue.wires import parameters
 
 _OPEN = ("GET size", "GET deadletter size")
 _PAGE = 100  # dead letters that are looked at together
@@ -85,7 +85,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return answers.failed(failure) if failure else [each["id"] for each in added]
 
     def _new(self, publishing: Publishing, topic: str, data: bytes) -> inner.Add:
-        body, headers = bodies.stored_bytes(data, self.tools.settings.max_body_bytes)
+        body, headers = parameters.stored_bytes(data, self.tools.settings.max_body_bytes)
         return inner.Add(
             topic=topic,
             body=Raw(body),
@@ -108,7 +108,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
 
     async def _delete(self, request: Request, call: Call, topic: str) -> Reply:
         """What is not there, or has ended, is as good as deleted."""
-        job = names.without_tilde(call.job)
+        job = parameters.without_tilde(call.job)
         if not is_name(job):
             return answers.nothing()
         answer = await self.ask(inner.Finish(id=job, within=topic, settles=True))
@@ -123,7 +123,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return self._look(answer["jobs"][0], call)
 
     async def _peek_job(self, request: Request, call: Call, topic: str) -> Reply:
-        job = names.without_tilde(call.job)
+        job = parameters.without_tilde(call.job)
         answer: Answer = {"success": False, "code": "NOT_FOUND"}
         if is_name(job):
             answer = await self.ask(inner.Get(id=job, within=topic))
@@ -158,7 +158,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         for answer in (stats, first):
             if not answer["success"]:
                 return answers.failed(answer)
-        head = names.tilde(first["jobs"][0].id) if first["jobs"] else ""
+        head = parameters.tilde(first["jobs"][0].id) if first["jobs"] else ""
         size = stats["figures"].counts["dead"]
         shown = {"deadletter_size": size, "deadletter_head": head}
         return answers.json(200, namespace=call.namespace, queue=call.queue, **shown)

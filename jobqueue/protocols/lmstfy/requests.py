@@ -13,7 +13,7 @@ from jobqueue.dialect_settings import Lmstfy
 from jobqueue.errors import BadField, BadJson
 from jobqueue.protocols import Request
 from jobqueue.schema.fields import DAY_S, LONGEST_NAME, TEN_YEARS_S
-from jobqueue.wires import bodies, names
+from jobqueue.wires import parameters
 from jobqueue.wires.parameters import Parameters
 
 _NAME = re.compile(r"[-_A-Za-z0-9]{1,255}")
@@ -78,7 +78,7 @@ def topic(prefix: str, namespace: str, queue: str) -> str:
     if not _NAME.fullmatch(queue) or queue.startswith("_"):
         raise BadField("a queue must have 1 to 255 characters of A-Z a-z 0-9 - _ and not begin with _")
     name = f"{prefix}{namespace}/{queue}"
-    if not names.fits(name):
+    if not parameters.fits(name):
         raise BadField(f"the namespace and the queue are too long; together at most {LONGEST_NAME} characters")
     return name
 
@@ -156,8 +156,8 @@ def _attributes(request: Request) -> dict[str, str]:
             found.setdefault(name[len(_ATTRIBUTE) :][:longest_name].lower(), value[:longest])
     if len(found) > _MOST_ATTRIBUTES:
         raise BadField(f"too many attributes, cannot exceed {_MOST_ATTRIBUTES}")
-    if bodies.ENCODING in found:
-        raise BadField(f"an attribute cannot have the name {bodies.ENCODING}")
+    if parameters.ENCODING in found:
+        raise BadField(f"an attribute cannot have the name {parameters.ENCODING}")
     _check_text("".join(map("".join, found.items())))
     return found
 

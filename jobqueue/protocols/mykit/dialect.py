@@ -18,7 +18,7 @@ from jobqueue.protocols.mykit import answers, pushes
 from jobqueue.protocols.mykit.pushes import Push
 from jobqueue.schema import inner
 from jobqueue.schema.fields import LONGEST_NAME, TEN_YEARS_S
-from jobqueue.wires import bodies, names, parameters
+from jobqueue.wires import parameters
 
 _PUSH = "/push"
 _LIVE = [state.word for state in LIVE]
@@ -68,7 +68,7 @@ class MykitDialect(HttpDialect[Mykit]):
         return inner.Add(
             topic=self._inside(push.topic, "topic"),
             id=self._inside(job_id, "id"),
-            body=Raw(bodies.stored_text(push.body, self.tools.settings.max_body_bytes)),
+            body=Raw(parameters.stored_text(push.body, self.tools.settings.max_body_bytes)),
             delay=push.delay_ms / 1000 if due_s is None else None,
             at=None if due_s is None else max(due_s, 0.0),
             if_exists="replace",
@@ -78,8 +78,8 @@ class MykitDialect(HttpDialect[Mykit]):
 
     def _inside(self, theirs: str, what: str) -> str:
         """Our name for theirs."""
-        name = self.options.prefix + names.escaped(theirs)
-        if not names.fits(name):
+        name = self.options.prefix + parameters.escaped(theirs)
+        if not parameters.fits(name):
             raise BadField(f"the {what} would have {len(name)} characters here; at most {LONGEST_NAME} are allowed")
         return name
 

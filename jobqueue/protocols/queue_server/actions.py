@@ -25,8 +25,8 @@ from jobqueue.protocols.queue_server.request import (
     refusal,
 )
 from jobqueue.schema import inner
-from jobqueue.wires import names
-from jobqueue.wires.bodies import given_text
+from jobqueue.wires import parameters
+from jobqueue.wires.parameters import given_text
 
 MOST_DATAGRAM = 60_000  # bytes of an answer by UDP
 
@@ -102,8 +102,8 @@ class Actions:
     def _topic(self, request: Request) -> str:
         """Raises Refused."""
         queue = request.needed("queue")
-        topic = self._dialect.options.prefix + names.escaped(queue)
-        if not queue or not names.fits(topic):
+        topic = self._dialect.options.prefix + parameters.escaped(queue)
+        if not queue or not parameters.fits(topic):
             raise Refused(
                 FIELD_ERROR, "queue has a name of 1 to 255 characters, those that are escaped as three", "queue"
             )
@@ -170,7 +170,7 @@ class Actions:
         counter = await self._dialect.ask(inner.Counter())
         if not counter["success"]:
             return _failed(counter)
-        listed = [(names.plain(topic.removeprefix(prefix)), each) for topic, each in topics["topics"].items()]
+        listed = [(parameters.plain(topic.removeprefix(prefix)), each) for topic, each in topics["topics"].items()]
         queues = [
             {"size": _size(figures.counts), "wait_status": _congestion(figures), "name": name}
             for name, figures in listed

@@ -14,7 +14,7 @@ from jobqueue.protocols import Dialect
 from jobqueue.protocols.queue_server.actions import Actions, Asker
 from jobqueue.protocols.queue_server.connection import plain_host
 from jobqueue.protocols.queue_server.request import Request
-from jobqueue.wires.networks import allows
+from jobqueue.wires.stream import allows
 
 _MOST_AT_ONCE = 1_000  # requests being answered; others are dropped, as a full socket buffer would
 

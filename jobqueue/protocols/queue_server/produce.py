@@ -11,7 +11,7 @@ from jobqueue.errors import TooLarge
 from jobqueue.protocols.queue_server.request import FIELD_ERROR, TIME_ERROR, Refused, Request
 from jobqueue.schema import inner
 from jobqueue.schema.fields import DAY_S, TEN_YEARS_S
-from jobqueue.wires.bodies import stored_text
+from jobqueue.wires.parameters import stored_text
 
 _TTL_S = 3600  # from the delay on
 _MOST_TRIES = 65_535

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from jobqueue.access.issuing import Issued
-from jobqueue.access.token import PREFIX
+from jobqueue.access.tokens import PREFIX
 from tests.kit.guarded import Guarded, bearer, guarded
 from tests.kit.service import ServiceProcess
 from tests.kit.shell import Shell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jobqueue.access.issuing import Issued
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token
 from tests.kit.guarded import Guarded
 from tests.kit.waiting import until
 

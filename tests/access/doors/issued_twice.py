@@ -12,8 +12,7 @@ from buckets.access import Entry, Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import new_record
-from jobqueue.access.records import as_json
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token, as_json
 
 
 class Twice:

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from jobqueue.access import rights
 from jobqueue.access.issuing import Issued
+from jobqueue.access.tokens import COMMANDS, OF_COMMANDS, OF_NOTHING_ELSE, RIGHTS, right_for
 from tests.access.doors import dialect_requests, native_requests
 from tests.access.doors.contents import contents
 from tests.access.doors.credentials import KINDS, Credentials, credentials
@@ -244,7 +244,7 @@ async def test_each_page_is_shown_for_its_right(doors: Doors) -> None:
 
 
 async def test_each_command_has_a_request() -> None:
-    assert {*REQUESTS} | {"clock", "reset"} == {*rights.COMMANDS}  # those two only a test service has
+    assert {*REQUESTS} | {"clock", "reset"} == {*COMMANDS}  # those two only a test service has
 
 
 async def test_each_command_is_done_for_a_token_with_the_right_to_it_alone(full: Doors) -> None:
@@ -267,20 +267,18 @@ async def forbidden(doors: Doors, token: Issued, name: str) -> str:
 
 
 async def test_each_command_is_refused_to_a_token_that_has_the_right_to_all_others(full: Doors) -> None:
-    all_rights = {*REQUESTS, *rights.OF_NOTHING_ELSE}
+    all_rights = {*REQUESTS, *OF_NOTHING_ELSE}
     tokens = {
-        name: await full.service.token(*(all_rights - {name}))
-        for name in REQUESTS
-        if rights.right_for(name) in rights.OF_COMMANDS
+        name: await full.service.token(*(all_rights - {name})) for name in REQUESTS if right_for(name) in OF_COMMANDS
     }
     before = await full.contents()
     for name, token in tokens.items():
-        assert name in (right := await forbidden(full, token, name)) or name in rights.OF_COMMANDS[right]
+        assert name in (right := await forbidden(full, token, name)) or name in OF_COMMANDS[right]
     assert await full.contents() == before
 
 
 async def test_each_right_allows_its_commands_and_no_others(full: Doors) -> None:
-    tokens = {right: await full.service.token(right) for right in rights.RIGHTS}
+    tokens = {right: await full.service.token(right) for right in RIGHTS}
     assert {*tokens} == {*ALLOWED, "admin"}
     asked = REQUESTS | {"token": {"command": "token", "action": "list"}}
     for right, token in tokens.items():

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from buckets.redis.client import Redis
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token
 from tests.access.doors.heads import Heads
 from tests.access.doors.issued_twice import Twice
 from tests.jobqueue.web.two_services import Line, both, fate

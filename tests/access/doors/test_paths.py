@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from buckets.redis.client import Redis
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token
 from jobqueue.protocols.command.fast_path import FastPath
 from tests.access.doors.issued_twice import Twice
 from tests.access.doors.native_requests import REQUESTS

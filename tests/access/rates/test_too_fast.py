@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from jobqueue.access import rights
+from jobqueue.access import tokens
 from jobqueue.access.issuing import Issued
 from tests.access.doors.native_requests import REQUESTS
 from tests.kit.guarded import Guarded, bearer, guarded
@@ -59,7 +59,7 @@ async def spent(guarded: Guarded, token: Issued) -> None:
 
 
 async def test_what_ends_work_is_done_though_its_token_is_too_fast(guarded: Guarded) -> None:
-    assert {*FREE} == rights.SPARED
+    assert {*FREE} == tokens.SPARED
     token = await guarded.token("produce", "consume", "look", **RATE)
     names = ("finish", "touch", "release", "bury")
     await in_hand(guarded, "free", *names)

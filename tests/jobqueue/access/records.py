@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobqueue.access.records import Record
+from jobqueue.access.tokens import Record
 
 
 def record(*rights: str, **fields: Any) -> Record:

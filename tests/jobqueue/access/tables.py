@@ -13,8 +13,7 @@ from buckets.redis.client import Redis
 from buckets.timers.members import Members
 from buckets.waiting.notifier import Notifier
 from jobqueue.access.issuing import Issued, Issuing
-from jobqueue.access.table import Table
-from jobqueue.access.tokens_file import TokensFile
+from jobqueue.access.token_table import Table, TokensFile
 
 
 @contextlib.asynccontextmanager

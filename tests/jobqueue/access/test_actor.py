@@ -1,11 +1,10 @@
-"""jobqueue.access.actor: who acts, as a request names them."""
+"""jobqueue.access.grants: who acts, as a request names them."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobqueue.access.actor import HEADER, NOBODY, actor_of, named
-from jobqueue.access.grants import OPEN, Grant
+from jobqueue.access.grants import HEADER, NO_NAME, OPEN, Grant, actor_of, named
 from jobqueue.errors import BadField, Forbidden
 from tests.jobqueue.access.records import record
 
@@ -24,7 +23,7 @@ def test_the_actor_is_the_token_and_behind_a_slash_the_person() -> None:
 
 def test_without_tokens_the_actor_is_whoever_is_named_or_nobody() -> None:
     assert actor_of(OPEN, named(["Zoë"], OPEN)) == "Zoë"
-    assert actor_of(OPEN, named((), OPEN)) == NOBODY
+    assert actor_of(OPEN, named((), OPEN)) == NO_NAME
 
 
 @pytest.mark.parametrize("rights", [("produce",), ("operate", "consume", "look", "bodies", "metrics")])

@@ -16,9 +16,8 @@ from buckets.pool.pool import Pool
 from jobqueue.access.authentication import Authentication, credential, digest_of
 from jobqueue.access.grants import OPEN, Grant
 from jobqueue.access.issuing import Issued, Issuing
-from jobqueue.access.records import as_json
-from jobqueue.access.table import Table
-from jobqueue.access.token import Token
+from jobqueue.access.token_table import Table
+from jobqueue.access.tokens import Token, as_json
 from jobqueue.errors import Forbidden, Unauthorized
 from jobqueue.schema import params
 from tests.kit.waiting import until

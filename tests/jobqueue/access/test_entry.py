@@ -1,4 +1,4 @@
-"""jobqueue.access.entry: whoever is not let in is counted and logged, by why."""
+"""jobqueue.access.authentication: whoever is not let in is counted and logged, by why."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from buckets import Members, Notifier
 from buckets.access import Tokens
 from buckets.errors import JobQueueError, Unavailable
 from buckets.pool.pool import Pool
-from jobqueue.access.authentication import Authentication, digest_of
-from jobqueue.access.entry import Entry
+from jobqueue.access.authentication import Authentication, Entry, digest_of
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.table import Table
+from jobqueue.access.token_table import Table
 from jobqueue.dialect_settings import Lmstfy
 from jobqueue.errors import Unauthorized
 from jobqueue.logs import Sparing

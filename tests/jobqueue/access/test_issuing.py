@@ -14,8 +14,7 @@ from buckets.errors import AlreadyExists, JobQueueError, NotFound, WrongState
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.records import DEFAULT_LIFE_S, KEPT_S, Record, as_json
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import DEFAULT_LIFE_S, KEPT_S, Record, Token, as_json
 from jobqueue.errors import BadField, Forbidden
 from tests.jobqueue.access.tables import create
 from tests.kit.redis_server import RedisServer

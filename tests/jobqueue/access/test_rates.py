@@ -12,7 +12,7 @@ from buckets.errors import Unavailable
 from buckets.pool.pool import Pool
 from jobqueue.access import rates as rates_module
 from jobqueue.access.rates import Permits, Quota, Quotas
-from jobqueue.access.records import Record
+from jobqueue.access.tokens import Record
 from tests.kit.waiting import until
 
 

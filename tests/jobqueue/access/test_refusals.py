@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from jobqueue.access import grants
 from jobqueue.access.grants import Grant
-from jobqueue.access.records import Record
+from jobqueue.access.tokens import Record
 from jobqueue.errors import Forbidden, TooFast
 from jobqueue.schema import params
 

@@ -1,4 +1,4 @@
-"""jobqueue.access.scope: nobody gives more than they have, and a test says what a token may do."""
+"""jobqueue.access.issuing: nobody gives more than they have, and a test says what a token may do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from buckets.topics.within import reaches
-from jobqueue.access.records import Record
-from jobqueue.access.scope import beyond, beyond_reach, covers, refusal
+from jobqueue.access.issuing import beyond, beyond_reach, covers, refusal
+from jobqueue.access.tokens import Record
 from jobqueue.errors import BadField
 from tests.jobqueue.access.records import record
 

@@ -1,4 +1,4 @@
-"""jobqueue.access.table: every process knows which tokens are live, whatever is lost on the way."""
+"""jobqueue.access.token_table: every process knows which tokens are live, whatever is lost on the way."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 from buckets.access import Entry, Tokens
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from jobqueue.access import table as table_module
-from jobqueue.access import tokens_file
+from jobqueue.access import token_table
+from jobqueue.access import token_table as table_module
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.records import MOST, Record, as_json, as_table
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import MOST, Record, Token, as_json, as_table
 from tests.jobqueue.access.tables import create, knows, process
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
@@ -257,7 +256,7 @@ def in_file(name: str, token_id: str = "") -> tuple[Token, str]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter times between looks at a file, and for which it is to be the same."""
     monkeypatch.setattr(table_module, "FILE_S", 0.05)
-    for module in (table_module, tokens_file):
+    for module in (table_module, token_table):
         monkeypatch.setattr(module, "SAME_S", 0.05)
 
 

@@ -1,4 +1,4 @@
-"""jobqueue.access.token: a token is recognised by its form and checksum, kept as a digest, and shown nowhere."""
+"""jobqueue.access.tokens: a token is recognised by its form and checksum, kept as a digest, and shown nowhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 
 import pytest
 
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token
 
 ONE = "jqt_orders01Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9Zz9x3PwsY5"
 PADDED = "jqt_00000002sssssssssssssssssssssssssssssssssssssssssss0YwW25"  # its checksum begins with the digit 0

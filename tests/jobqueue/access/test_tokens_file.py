@@ -1,4 +1,4 @@
-"""jobqueue.access.tokens_file: tables of tokens, and what is wrong with them in words."""
+"""jobqueue.access.token_table: tables of tokens, and what is wrong with them in words."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobqueue.access.issuing import new_record
-from jobqueue.access.records import as_table
-from jobqueue.access.token import Token
-from jobqueue.access.tokens_file import TokensFile, read
+from jobqueue.access.token_table import TokensFile, read
+from jobqueue.access.tokens import Token, as_table
 from jobqueue.errors import SettingsError
 
 ONE = f"""

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from jobqueue.cli import service_commands
 from jobqueue.cli.options import fields_of, parameters
-from jobqueue.protocols.command import reading
+from jobqueue.protocols.command import protocol
 from jobqueue.schema import params
 
 # Options that are not fields.
@@ -53,7 +53,7 @@ def read(name: str, *arguments: str) -> Any:
     """The fields that the service gets for what was typed, read as the service reads them."""
     command = click.Command(name, params=parameters(name, params.BY_NAME[name]), callback=fields_of_kwargs)
     fields = command.main(list(arguments), standalone_mode=False)
-    return reading.parse(msgspec.json.encode({"command": name, **fields}), 1000)
+    return protocol.parse(msgspec.json.encode({"command": name, **fields}), 1000)
 
 
 def fields_of_kwargs(**given: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buckets.redis.client import Redis
-from jobqueue.access.token import Token
+from jobqueue.access.tokens import Token
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 from tests.kit.shell import Shell

@@ -11,7 +11,7 @@ from buckets import Pool
 from buckets.clock import HeldClock
 from jobqueue.engine import forecasting
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.schema import params
 from jobqueue.settings import Settings
 from tests.jobqueue.test_commands import answers, engine_on

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue.engine.new_jobs import new_id, new_job, spread_ms
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies, new_id, new_job, spread_ms
 from jobqueue.schema.params import Add
 from jobqueue.settings import Settings
 

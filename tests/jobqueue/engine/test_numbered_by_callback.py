@@ -12,8 +12,8 @@ from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from buckets.waiting.notifier import Notifier
+from jobqueue.engine.by_callback import NumberedPop
 from jobqueue.engine.numbered import Numbered
-from jobqueue.engine.numbered_by_callback import NumberedPop
 from tests.buckets.jobs import add
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until

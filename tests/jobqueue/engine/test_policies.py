@@ -1,9 +1,9 @@
-"""jobqueue.engine.policies: the defaults of the jobs of a topic."""
+"""jobqueue.engine.new_jobs: the defaults of the jobs of a topic."""
 
 from __future__ import annotations
 
 from buckets import Bounds
-from jobqueue.engine.policies import Policies, Policy
+from jobqueue.engine.new_jobs import Policies, Policy
 from jobqueue.settings import Settings, TopicSettings
 
 

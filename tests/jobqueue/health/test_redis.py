@@ -8,7 +8,7 @@ from typing import Any
 from buckets import Pool, Redis
 from buckets.access import Entry, Tokens
 from buckets.redis.info import facts_of
-from jobqueue.access.records import as_json
+from jobqueue.access.tokens import as_json
 from jobqueue.health.redis import check_redis
 from jobqueue.settings import Settings
 from tests.jobqueue.access.records import record

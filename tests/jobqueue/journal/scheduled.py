@@ -9,9 +9,9 @@ from msgspec import Raw
 from buckets.pool.pool import Pool
 from buckets.schedules.occurrences import Occurrences
 from buckets.schedules.schedules import Schedules
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.engine.schedules.definition import defined, encoded
-from jobqueue.engine.schedules.planning import Planning
+from jobqueue.engine.schedules.scheduling import Planning
 from jobqueue.schema import params
 from jobqueue.settings import Settings
 from tests.buckets.events.scheduled import HOUR, there

@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from buckets import Notifier, Pollers, Pool, Redis, Topics, Waiting
 from jobqueue.metrics.process import LATENESS_S, Metrics
-from jobqueue.metrics.scrape import Scrape
+from jobqueue.metrics.scrape import Scrape, Totals
 from jobqueue.metrics.series import Count, Spread
-from jobqueue.metrics.totals import Totals
 from tests.buckets.jobs import add, pop
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ROOT

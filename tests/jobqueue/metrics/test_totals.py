@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from jobqueue.metrics.totals import Totals
+from jobqueue.metrics.scrape import Totals
 
 
 def told(totals: Totals, **numbers: int) -> dict[str, int]:

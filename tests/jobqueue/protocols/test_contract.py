@@ -15,7 +15,7 @@ from jobqueue.access.connections import ConnectionLimits
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.dialect_settings import KINDS, HttpDialectSettings
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.errors import BadJson, BadRequest, Forbidden, NoSuchPath, ShuttingDown, TooLarge, Unauthorized
 from jobqueue.metrics.process import Metrics
 from jobqueue.protocols import (

@@ -10,7 +10,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadRequest
-from jobqueue.protocols.command import reading
+from jobqueue.protocols.command import protocol
 from jobqueue.reference import openapi
 from jobqueue.schema import params
 from jobqueue.schema.answers import ANSWERS
@@ -82,7 +82,7 @@ def test_it_accepts_what_the_service_accepts(request_: Any, good: bool) -> None:
 def is_read(request: Any) -> bool:
     data = json.dumps(request).encode()
     try:
-        read = reading.parse_many(data, 1000) if isinstance(request, list) else [reading.parse(data, 1000)]
+        read = protocol.parse_many(data, 1000) if isinstance(request, list) else [protocol.parse(data, 1000)]
     except BadRequest:
         return False
     return not any(isinstance(each, BadRequest) for each in read)

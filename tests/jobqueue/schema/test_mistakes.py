@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from jobqueue.errors import BadJson, BadRequest, TooMany, UnknownCommand
-from jobqueue.protocols.command import reading
+from jobqueue.protocols.command import protocol
 from jobqueue.schema import params
 from jobqueue.schema.mistakes import _AGAIN_AND_AGAIN, _COMMANDS, _ONE_AFTER_ANOTHER, _OURS, _WHICH_ESCAPES
 
 
 def refusal(data: bytes) -> BadRequest:
     with pytest.raises(BadRequest) as refused:
-        reading.parse(data, 1000)
+        protocol.parse(data, 1000)
     return refused.value
 
 
@@ -218,12 +218,12 @@ def test_an_update_of_nothing_is_refused(nothing: dict[str, Any]) -> None:
 
 def test_an_update_to_a_null_body_or_to_priority_zero_is_a_change() -> None:
     for change in ({"body": None}, {"priority": 0}, {"delay": 0}):
-        reading.parse(json.dumps({"command": "update", "id": "a", **change}).encode(), 1000)
+        protocol.parse(json.dumps({"command": "update", "id": "a", **change}).encode(), 1000)
 
 
 def test_an_empty_array_asks_for_a_command() -> None:
     with pytest.raises(TooMany, match=r"^the array is empty; send at least one command$"):
-        reading.parse_many(b"[]", 1000)
+        protocol.parse_many(b"[]", 1000)
 
 
 @pytest.mark.parametrize(

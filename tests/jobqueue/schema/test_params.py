@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue.errors import BadJson, BadRequest, TooLarge, TooMany
-from jobqueue.protocols.command import reading
+from jobqueue.protocols.command import protocol
 from jobqueue.schema import fields, params
 
 
 def add(**fields: Any) -> Any:
-    return reading.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
+    return protocol.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
 
 
 def test_seconds_become_milliseconds_rounded_up(subtests: pytest.Subtests) -> None:
@@ -75,7 +75,7 @@ def test_only_optional_fields_have_defaults() -> None:
 @pytest.mark.parametrize("field", ["ttr", "TTR"])
 def test_the_refusal_of_a_touch_for_no_time_does_not_say_that_zero_is_allowed(field: str) -> None:
     with pytest.raises(BadRequest, match=f"^{field} must be a number of seconds from 0.1 "):
-        reading.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
+        protocol.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
     with pytest.raises(BadRequest, match=r"^ttr must be 0 \(at most once\) or"):
         add(ttr=-1)
 
@@ -88,7 +88,7 @@ def test_a_refused_command_keeps_its_id_for_the_answer() -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind_are_a_command_or_refused(data: bytes) -> None:
-    for parse in (reading.parse, reading.parse_many):
+    for parse in (protocol.parse, protocol.parse_many):
         try:
             parse(data, 1000)
         except BadRequest:
@@ -102,7 +102,7 @@ _JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.in
 @given(st.dictionaries(st.sampled_from([*EVERY_FIELD, "command", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
 def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, Any], name: str) -> None:
     try:
-        reading.parse(json.dumps({**fields, "command": name}).encode(), 1000)
+        protocol.parse(json.dumps({**fields, "command": name}).encode(), 1000)
     except BadRequest as error:
         assert error.message
         assert isinstance(error, BadJson) or error.field is not None
@@ -110,7 +110,7 @@ def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, 
 
 def refusal(**fields: Any) -> BadRequest:
     with pytest.raises(BadRequest) as refused:
-        reading.parse(json.dumps(fields).encode(), 1000)
+        protocol.parse(json.dumps(fields).encode(), 1000)
     return refused.value
 
 
@@ -119,7 +119,7 @@ def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
     for topic in ({}, {"topic": None}, {"topic": ""}, {"topic": "t t"}, {"topic": "t*"}, {"topic": "t" * 256}):
         refused = refusal(command=command, **topic)
         assert (refused.code, refused.field) == ("BAD_FIELD", "topic")
-    assert reading.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
+    assert protocol.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
 
 
 def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(subtests: pytest.Subtests) -> None:
@@ -244,7 +244,7 @@ def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
         {"command": "topics", "pattern": "A-z.0_:/@#+=?*" + "x" * 241},
         {"command": "purge", "topic": "t", "state": None, "cursor": None},
     ):
-        reading.parse(json.dumps(command).encode(), 1000)
+        protocol.parse(json.dumps(command).encode(), 1000)
 
 
 def in_levels(levels: int, inside: str = "1") -> str:
@@ -256,10 +256,10 @@ def in_levels(levels: int, inside: str = "1") -> str:
 def test_a_body_is_refused_where_workers_could_not_read_it_for_its_levels() -> None:
     brackets = json.dumps('["{' * 1000)  # within a string they do not count
     for body in (in_levels(500, brackets), "[" + ",".join(['{"a":[]}'] * 1000) + "]"):
-        reading.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
+        protocol.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
     for command in ('{"command":"add","topic":"t","body":', '{"command":"update","id":"a","body":'):
         with pytest.raises(BadRequest) as refused:
-            reading.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
+            protocol.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
         assert (refused.value.code, refused.value.field) == ("BAD_FIELD", "body")
         assert refused.value.message == "body is nested too deeply; at most 500 levels are allowed"
 
@@ -307,7 +307,7 @@ def test_a_pop_of_one_job_names_only_that(subtests: pytest.Subtests) -> None:
     ]
     for named, says in cases:
         with subtests.test(named=named, says=says), pytest.raises(BadRequest, match=says):
-            reading.parse(json.dumps({"command": "pop", **named}).encode(), 1000)
+            protocol.parse(json.dumps({"command": "pop", **named}).encode(), 1000)
 
 
 def _needed(kind: Any) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def _written(draw: st.DrawFn) -> str:
 
 def read_by_itself(data: str, max_body_bytes: int = 1000) -> Any:
     try:
-        return reading.parse(data.encode(), max_body_bytes)
+        return protocol.parse(data.encode(), max_body_bytes)
     except BadRequest as error:
         return error
 
@@ -377,7 +377,7 @@ def seen(read: Any) -> Any:
 @given(st.lists(_written(), min_size=1, max_size=12), st.booleans())
 def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: list[str], alike: bool) -> None:
     members = members * (5 if alike else 1)
-    together = reading.parse_many(f"[{','.join(members)}]".encode(), 1000)
+    together = protocol.parse_many(f"[{','.join(members)}]".encode(), 1000)
     assert [seen(each) for each in together] == [seen(read_by_itself(each)) for each in members]
 
 
@@ -397,7 +397,7 @@ def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(subtests: 
     for bad in cases:
         with subtests.test(bad=bad):
             good = '{"command":"add","topic":"t","id":"g","TTR":5,"body":1}'
-            read = reading.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
+            read = protocol.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
             assert [isinstance(each, BadRequest) for each in read] == [False, False, False, True, False, False]
             assert seen(read[3]) == seen(read_by_itself(bad, 2000))
             assert {each.ttr for each in read if isinstance(each, params.Add)} == {5}
@@ -407,16 +407,16 @@ def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(subtests: 
 def test_more_commands_than_are_allowed_are_refused_however_they_are_written(key: str) -> None:
     def read(number: int) -> list[Any]:
         one = f'{{{key}:"stats"}}'
-        return reading.parse_many(f"[{','.join([one] * number)}]".encode(), 1000)
+        return protocol.parse_many(f"[{','.join([one] * number)}]".encode(), 1000)
 
-    assert [type(each) for each in read(reading.MOST)] == [params.Stats] * reading.MOST
+    assert [type(each) for each in read(protocol.MOST)] == [params.Stats] * protocol.MOST
     with pytest.raises(TooMany, match="the request has 1001 commands; 1 to 1000 are allowed"):
-        read(reading.MOST + 1)
+        read(protocol.MOST + 1)
 
 
 def test_bodies_may_say_command_as_often_as_they_like() -> None:
-    body = json.dumps([{"command": "x"}] * (reading.MOST + 1))
-    read = reading.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
+    body = json.dumps([{"command": "x"}] * (protocol.MOST + 1))
+    read = protocol.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
     assert [type(each).__name__ for each in read] == ["Add", "UnknownCommand"]
 
 
@@ -440,7 +440,7 @@ def test_of_two_faults_the_first_is_reported_by_itself_and_in_an_array(subtests:
             refused = read_by_itself(command)
             assert isinstance(refused, BadRequest) and refused.field == field
             for number in (1, 9):
-                array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+                array = protocol.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
                 assert [seen(each) for each in array] == [seen(refused)] * number
 
 
@@ -450,17 +450,17 @@ def test_a_refusal_has_the_id_that_the_command_named(members: str) -> None:
     refused = read_by_itself(command)
     assert isinstance(refused, BadRequest) and refused.job_id == "mine"
     for number in (1, 9):
-        array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        array = protocol.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
         assert [seen(each) for each in array] == [seen(refused)] * number
         assert [getattr(each, "job_id", None) for each in array] == ["mine"] * number
 
 
 def test_of_two_equal_names_the_last_counts() -> None:
     """As in most readers of JSON."""
-    assert reading.parse(b'{"command":"finish","id":"a b","id":"ok"}', 1000) == params.Finish(id="ok")
+    assert protocol.parse(b'{"command":"finish","id":"a b","id":"ok"}', 1000) == params.Finish(id="ok")
 
 
 def test_a_bound_below_the_size_that_is_checked_together_holds_for_many_too() -> None:
     command = f'{{"command":"add","topic":"t","body":"{"x" * 60}"}}'
-    array = reading.parse_many(f"[{','.join([command] * 9)}]".encode(), 61)
+    array = protocol.parse_many(f"[{','.join([command] * 9)}]".encode(), 61)
     assert [type(each) for each in array] == [TooLarge] * 9

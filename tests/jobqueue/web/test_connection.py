@@ -24,7 +24,7 @@ from jobqueue.web.connection import MOST_AHEAD, Connection
 from jobqueue.web.fast_path import Head
 from jobqueue.web.peer import Peer
 from jobqueue.web.port import Client, SimpleClient
-from jobqueue.web.runner import Runner
+from jobqueue.web.ports import Runner
 from tests.jobqueue.web.guards import guard
 from tests.jobqueue.web.two_services import Line
 from tests.kit.waiting import until

@@ -10,7 +10,7 @@ from aiohttp import web
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.web.fast_path import Head
 from jobqueue.web.port import SimpleClient
-from jobqueue.web.runner import Runner
+from jobqueue.web.ports import Runner
 from tests.jobqueue.web.guards import guard
 
 

@@ -12,14 +12,13 @@ from buckets import Durable, Job, NewJob, Notifier, Poller, Pollers, Pool, Topic
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.metrics.process import Metrics
-from jobqueue.metrics.scrape import Scrape
-from jobqueue.metrics.totals import Totals
+from jobqueue.metrics.scrape import Scrape, Totals
 from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
 from jobqueue.web.peer import Peer
-from jobqueue.web.runner import Runner
+from jobqueue.web.ports import Runner
 from jobqueue.web.site import Web
 from tests.jobqueue.entries import open_entry
 from tests.jobqueue.web.guards import guard

@@ -14,7 +14,7 @@ import pytest
 
 from jobqueue.app import Service
 from jobqueue.settings import Settings
-from jobqueue.web import runner
+from jobqueue.web import ports
 from jobqueue.web.handed_over import HandedOver
 
 MOST_BYTES = 300_000
@@ -26,7 +26,7 @@ async def both(url: str, **more: Any) -> AsyncIterator[tuple[int, int]]:
     """The ports of the two, that with the fast path first. `more`: settings."""
     async with started(url, "fast", **more) as fast:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runner, "Connection", HandedOver)
+            patch.setattr(ports, "Connection", HandedOver)
             other = started(url, "complete", **more)
             port = await other.__aenter__()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobqueue.wires.networks import allows
+from jobqueue.wires.stream import allows
 
 LOCAL = ("127.0.0.0/8", "::1/128")
 

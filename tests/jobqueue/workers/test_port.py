@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jobqueue.web.address import check_free, url_of
+from jobqueue.web.port import check_free, url_of
 from jobqueue.workers.port import _holder, held
 from tests.kit.ports import free_port, free_ports
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobqueue.engine.schedules import zones
+from jobqueue.engine.schedules import times
 from jobqueue.engine.schedules.definition import decoded, defined, encoded
 from jobqueue.errors import BadField
-from jobqueue.protocols.command import reading
+from jobqueue.protocols.command import protocol
 from jobqueue.schema import params
 
 NEW_YEAR_2026_S = 1_767_225_600
@@ -19,7 +19,7 @@ NEW_YEAR_2026_S = 1_767_225_600
 def command(**fields: Any) -> params.Schedule:
     """As the service reads it."""
     given = {"command": "schedule", "name": "n", "topic": "t", "body": {"a": 1}, **fields}
-    read: Any = reading.parse(json.dumps(given).encode(), 1000)
+    read: Any = protocol.parse(json.dumps(given).encode(), 1000)
     return read  # type: ignore[no-any-return]
 
 
@@ -111,7 +111,7 @@ def test_a_time_zone_that_machines_differ_in_or_nobody_knows_is_refused(subtests
 
 
 def test_all_zones_of_the_database_are_there() -> None:
-    assert {"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "CET", "Etc/GMT+2"} <= zones.names()
-    assert len(zones.names()) > 500
-    for zone in zones.names():
+    assert {"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "CET", "Etc/GMT+2"} <= times.names()
+    assert len(times.names()) > 500
+    for zone in times.names():
         defined(command(cron="0 0 * * *", zone=zone))

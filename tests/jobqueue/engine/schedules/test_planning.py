@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from buckets import Plan, Schedule
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.engine.schedules.definition import defined, encoded
-from jobqueue.engine.schedules.planning import MOST_CAUGHT_UP, Planning
+from jobqueue.engine.schedules.scheduling import MOST_CAUGHT_UP, Planning
 from jobqueue.settings import Settings, TopicSettings
 from tests.jobqueue.engine.schedules.test_definition import command
 

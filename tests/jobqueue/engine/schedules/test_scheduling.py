@@ -10,11 +10,10 @@ import pytest
 from buckets import Occurrences, Pool
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, NotFound
-from jobqueue.engine.policies import Policies
-from jobqueue.engine.schedules.planning import Planning
-from jobqueue.engine.schedules.scheduling import SchedulesPlace, ScheduleView, Scheduling
+from jobqueue.engine.new_jobs import Policies
+from jobqueue.engine.schedules.scheduling import Planning, SchedulesPlace, ScheduleView, Scheduling
 from jobqueue.errors import BadField
-from jobqueue.schema import cursors, params
+from jobqueue.schema import checks, params
 from jobqueue.settings import Settings
 from tests.buckets.jobs import delete, popped_ids
 from tests.jobqueue.engine.schedules.test_definition import command
@@ -125,7 +124,7 @@ async def test_a_listing_has_all_schedules_in_its_pages_or_those_that_match(sche
 PLACES = [SchedulesPlace(1, 0), SchedulesPlace(-1, 0), SchedulesPlace(0, 1 << 64)]
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", *map(cursors.write, PLACES)])
+@pytest.mark.parametrize("cursor", ["nonsense", *map(checks.write, PLACES)])
 async def test_a_cursor_that_no_listing_gave_is_refused(scheduling: Scheduling, cursor: str) -> None:
     with pytest.raises(BadField) as refused:
         await scheduling.page(params.Schedules(cursor=cursor))

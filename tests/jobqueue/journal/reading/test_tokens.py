@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect, text, update
 from buckets.access import Entry, Tokens
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.records import KEPT_S, as_json
+from jobqueue.access.tokens import KEPT_S, as_json
 from jobqueue.journal.keeping import Keeper, Periods
 from jobqueue.journal.tables import event, position, token
 from tests.buckets.jobs import add

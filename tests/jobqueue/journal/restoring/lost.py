@@ -19,7 +19,7 @@ from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
-from jobqueue.access.records import from_json
+from jobqueue.access.tokens import from_json
 from jobqueue.journal import tables
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.reading.figures import Figures

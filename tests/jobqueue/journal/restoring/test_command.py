@@ -17,7 +17,7 @@ from buckets.access import Actions
 from buckets.events.switch import switch_off
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
-from jobqueue.access.actor import operator
+from jobqueue.access.grants import operator
 from jobqueue.cli.journal import restoring
 from jobqueue.cli.main import main
 from jobqueue.journal.restoring.choice import Progress, Sums

@@ -12,7 +12,7 @@ from buckets.access import Entry, Stored, Tokens
 from buckets.events.switch import switch_off
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing
-from jobqueue.access.records import KEPT_S, as_json
+from jobqueue.access.tokens import KEPT_S, as_json
 from jobqueue.journal.restoring import tokens
 from jobqueue.journal.restoring.choice import Choice, Stopped, Sums
 from jobqueue.journal.restoring.runs import Run

@@ -18,7 +18,7 @@ from jobqueue.access.grants import GRANT, OPEN, Grant
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.dialect_settings import Camellia
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.metrics.process import Metrics
 from jobqueue.protocols import Reply, Request, Tools
 from jobqueue.protocols.camellia.dialect import CamelliaDialect

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobqueue.access.grants import OPEN, Grant
-from jobqueue.access.records import Record
+from jobqueue.access.tokens import Record
 from jobqueue.protocols.camellia import monitor
 from tests.jobqueue.protocols.camellia.conftest import Make, Server
 from tests.kit.waiting import until

@@ -10,10 +10,9 @@ from buckets import LOCAL, Durability, Durable, Notifier, Pollers, Pool, Topics,
 from jobqueue.access.caller import CALLER, Cancellable
 from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.metrics.process import Metrics
-from jobqueue.metrics.scrape import Scrape
-from jobqueue.metrics.totals import Totals
+from jobqueue.metrics.scrape import Scrape, Totals
 from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
 from jobqueue.web.fast_path import Head

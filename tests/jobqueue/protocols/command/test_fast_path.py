@@ -14,10 +14,10 @@ import pytest
 
 from buckets import FSYNCED, Added, NewJob, Pool, Popped, Redis
 from buckets.errors import JobQueueError
-from jobqueue.engine.policies import Policies
+from jobqueue.engine.new_jobs import Policies
 from jobqueue.protocols import Reply
-from jobqueue.protocols.command import templates
-from jobqueue.protocols.command.handler import CommandProtocol
+from jobqueue.protocols.command import in_flight
+from jobqueue.protocols.command.protocol import CommandProtocol
 from jobqueue.settings import Settings, TopicSettings
 from tests.buckets.jobs import add, get
 from tests.buckets.redis.links import link_of
@@ -394,7 +394,7 @@ async def test_a_bug_where_an_answer_is_written_is_internal_and_the_jobs_go_back
 ) -> None:
     await popped(site.pool, "x")
     await add(site.pool, "a")
-    monkeypatch.setattr(templates, "popped", fails)
+    monkeypatch.setattr(in_flight, "popped", fails)
     answers = await asked(site, content)
     last = answers[-1] if isinstance(answers, list) else answers
     assert (last["success"], last["code"]) == (False, "INTERNAL")
@@ -422,7 +422,7 @@ async def test_a_bug_where_changes_are_answered_is_internal(site: Site, monkeypa
     flight: Any = client.in_flight
     flight.take([])  # two were asked for
     assert [each["code"] for each in json.loads((await client.reply()).body)] == ["INTERNAL"] * 2
-    monkeypatch.setattr(templates, "finished", fails)
+    monkeypatch.setattr(in_flight, "finished", fails)
     first, found = await asked(site, [*finish("x"), POP])
     assert (first["code"], found["id"]) == ("INTERNAL", "a")
 

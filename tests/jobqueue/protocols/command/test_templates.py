@@ -1,4 +1,4 @@
-"""jobqueue.protocols.command.templates: the bytes are those that orjson writes for the same answers."""
+"""jobqueue.protocols.command.in_flight: the bytes are those that orjson writes for the same answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from buckets import Added, Job, Pool, Popped
 from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from jobqueue.commands.answers import handed_out, kept, success
-from jobqueue.protocols.command import templates
+from jobqueue.protocols.command import in_flight
 from jobqueue.schema import params
 from jobqueue.schema.fields import NAME_CHARACTERS
 from tests.buckets.jobs import add, get, pop, pop_one
@@ -45,25 +45,25 @@ def test_the_answers_to_adds_are_those_of_orjson() -> None:
         other = result._replace(due=due_ms(chance))
         results = [result, result, other][: len(adds)]
         expected = orjson.dumps([kept(add.id, each) for add, each in zip(adds, results, strict=True)])
-        assert b"[%b]" % (templates.added(adds, results) or b"") == expected
+        assert b"[%b]" % (in_flight.added(adds, results) or b"") == expected
 
 
 def test_the_answers_to_finishes_are_those_of_orjson() -> None:
     chance = random.Random(2)
     finishes = [params.Finish(id=name(chance)) for _ in range(1000)]
     expected = orjson.dumps([success(id=each.id, state="finished") for each in finishes])
-    assert b"[%b]" % (templates.finished(finishes, ["finished"] * 1000) or b"") == expected
+    assert b"[%b]" % (in_flight.finished(finishes, ["finished"] * 1000) or b"") == expected
 
 
 def test_where_one_failed_there_is_no_template() -> None:
     adds = [params.Add(topic="t", body=None, id=each) for each in "ab"]  # type: ignore[arg-type]
     finishes = [params.Finish(id=each) for each in "ab"]
-    assert templates.added(adds, [Added("created", "ready", 1), NotFound()]) is None
-    assert templates.finished(finishes, ["finished", NotFound()]) is None
+    assert in_flight.added(adds, [Added("created", "ready", 1), NotFound()]) is None
+    assert in_flight.finished(finishes, ["finished", NotFound()]) is None
 
 
 def written(command: params.Pop, jobs: list[Job]) -> bytes:
-    return templates.popped(command, Popped(jobs)) or b""
+    return in_flight.popped(command, Popped(jobs)) or b""
 
 
 ONE, SOME = params.Pop(topic="t"), params.Pop(topic="t", count=5)
@@ -131,17 +131,17 @@ async def test_a_job_without_a_body_has_null_as_its_value(pool: Pool) -> None:
 
 
 def test_a_pop_that_found_nothing_is_written_unless_it_is_to_say_why() -> None:
-    assert templates.popped(ONE, Popped()) == orjson.dumps(success(id=None, value=None))
-    assert templates.popped(SOME, Popped()) == orjson.dumps(success(jobs=[]))
-    assert templates.popped(ONE, Popped(ask_why=True)) is None
+    assert in_flight.popped(ONE, Popped()) == orjson.dumps(success(id=None, value=None))
+    assert in_flight.popped(SOME, Popped()) == orjson.dumps(success(jobs=[]))
+    assert in_flight.popped(ONE, Popped(ask_why=True)) is None
 
 
 async def test_the_memory_of_kinds_is_bounded(pool: Pool) -> None:
-    for number in range(templates._MOST_KINDS + 20):
+    for number in range(in_flight._MOST_KINDS + 20):
         await add(pool, f"{number}", tries=number + 1)
-    for job in await pop(pool, count=templates._MOST_KINDS + 20):
+    for job in await pop(pool, count=in_flight._MOST_KINDS + 20):
         assert written(SOME, [job]) == expected([job])
-    assert len(templates._parts) <= templates._MOST_KINDS
+    assert len(in_flight._parts) <= in_flight._MOST_KINDS
 
 
 def test_names_have_no_character_that_json_escapes() -> None:

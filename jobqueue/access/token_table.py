@@ -1,11 +1,16 @@
 """The tokens that this process knows, from Redis and from a file.
 
-All of them are held in memory, so that a request costs one look-up. A change is heard on the bell; should its message
-be lost, the roll tells that the version is another one within half a second. While Redis is away the tokens hold as
-they were read last.
+All of them are held in memory, so that a request costs one look-up. A change is announced on the bell; should that
+message be lost, the roll reports within half a second that the version is another one. While Redis is away, the tokens
+hold as they were last read.
 
-Redis may forget: a failover loses the last changes, an emptied Redis all. Of two records of one token the one that was
-changed last holds, and what this process knows better than Redis it writes back. So a token that was revoked stays so.
+Redis may forget: a failover loses the last changes, an emptied Redis all of them. Of two records of one token the one
+that was changed last holds, and a process writes back what it knows better than Redis. So a token that was revoked
+stays revoked.
+
+The file is the setting `tokens_file`: TOML with a table `[[token]]` for each token, digests only. It is for those who
+keep their tokens with the rest of their configuration: `jobqueue token create … --record FILE` writes such a table. The
+service never writes to it.
 """
 
 from __future__ import annotations
@@ -13,7 +18,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -22,10 +32,179 @@ from buckets.access import Entry, Stored, Tokens
 from buckets.errors import JobQueueError
 from buckets.redis.outage import Outage
 from buckets.waiting.notifier import Listener
-from jobqueue.access.live_tokens import LiveTokens, merge
-from jobqueue.access.records import Record, as_json
-from jobqueue.access.tokens_file import SAME_S, TokensFile, fault_of, read
-from jobqueue.errors import SettingsError
+from jobqueue.access.tokens import MOST, Record, as_json, from_json, from_table
+from jobqueue.errors import BadField, SettingsError
+
+
+class LiveTokens:
+    """Live tokens by what requests show, at a moment."""
+
+    def __init__(self) -> None:
+        self.by_digest: dict[bytes, Record] = {}
+        """After a rotation by the old digest, too, as long as that holds."""
+        self.by_name: dict[str, Record] = {}
+        self.by_certificate: dict[str, Record] = {}
+        self.ended: dict[bytes, Record] = {}
+        """Those that were live once."""
+        self.next_end = math.inf
+        """When the next of them ends, in unix seconds."""
+
+    def take(self, records: Iterable[Record], now: float) -> bool:
+        """Be the live ones of these; returns whether others were live before. `now`: unix seconds."""
+        before = self.by_digest
+        self.by_digest, self.by_name, self.by_certificate, self.ended = {}, {}, {}, {}
+        self.next_end = math.inf
+        for record in sorted(records, key=_newest_first):  # of two with one name the older one counts
+            digest = bytes.fromhex(record.digest)
+            if record.is_live(now):
+                self._add(digest, record, now)
+            else:
+                self.ended[digest] = record
+        return self.by_digest != before
+
+    def _add(self, digest: bytes, record: Record, now: float) -> None:
+        self.by_digest[digest] = record
+        self.by_name[record.name] = record
+        if record.certificate:
+            self.by_certificate[record.certificate] = record
+        if record.expires is not None:
+            self.next_end = min(self.next_end, record.expires)
+        if record.previous:
+            previous = bytes.fromhex(record.previous)
+            if now < record.previous_until:
+                self.by_digest[previous] = record
+                self.next_end = min(self.next_end, record.previous_until)
+            else:
+                self.ended[previous] = record
+
+
+def _newest_first(record: Record) -> float:
+    return -record.created
+
+
+def merge(stored: Stored, known: Mapping[str, Record], now: float) -> tuple[dict[str, Record], list[Record]]:
+    """The records that Redis has, with those of `known` in their places that were changed later or that it lacks; and
+    these, which Redis is to have. What ended long ago is left out. `now`: unix seconds."""
+    records = {
+        token: record
+        for token, raw in stored.records.items()
+        if (record := from_json(raw)) and not record.is_forgotten(now)
+    }
+    newer = []
+    for token, record in known.items():
+        theirs = records.get(token)
+        if theirs is not None and theirs.changed >= record.changed:
+            records[token] = record if theirs == record else theirs  # the same object, where nothing has changed
+        elif not record.is_forgotten(now):
+            records[token] = record
+            newer.append(record)
+    return records, newer
+
+
+_MOST_BYTES = 16 << 20
+SAME_S = 1.0
+"""For how long a file has to be the same before it is read."""
+
+
+class TokensFile:
+    """The place of the file, and whether it is another one by now: one that is being written in place is not yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen = self._told = self._stamp()
+        self._since = -math.inf
+
+    def has_changed(self, now: float) -> bool:
+        """Whether it differs in time or size from the file of before, and has been the same for a second. Each change
+        is told once. `now`: seconds of any clock."""
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._seen, self._since = stamp, now
+        if not self.is_changing or now - self._since < SAME_S:
+            return False
+        self._told = stamp
+        return True
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change was seen at the last look that has not been told yet."""
+        return self._seen != self._told
+
+    def is_as_seen(self) -> bool:
+        """Whether it is still the file of the last look."""
+        return self._stamp() == self._seen
+
+    def _stamp(self) -> tuple[int, ...]:
+        try:
+            found = Path(self.path).stat()
+        except (OSError, ValueError):
+            return ()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read(path: str) -> list[Record]:
+    """The records of a file. Raises SettingsError."""
+    place = f"the file {path} of tokens_file"
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise SettingsError(f"{place} is larger than {_MOST_BYTES >> 20} MiB")
+        tables = tomllib.loads(data.decode())
+    except OSError as error:
+        raise SettingsError(f"{place} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{place} is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{place} is not TOML: {_where(error)}") from None
+    except RecursionError:
+        raise SettingsError(f"{place} is not TOML: it is nested too deeply") from None
+    except ValueError:  # a path with a null byte
+        raise SettingsError(f"{place} cannot be read") from None
+    records = _records(tables, place)
+    fault = fault_of(records, ())
+    if fault:
+        raise SettingsError(f"{place} is refused: {fault}")
+    return records
+
+
+def _where(error: tomllib.TOMLDecodeError) -> str:
+    """What is wrong, without the text at fault, which may be a token that does not belong there."""
+    _, _, place = str(error).rpartition(" (")
+    return place.removesuffix(")")
+
+
+def _records(tables: dict[str, Any], place: str) -> list[Record]:
+    entries = tables.get("token", [])
+    if tables.keys() - {"token"} or not isinstance(entries, list):
+        raise SettingsError(f"{place} may have nothing but tables [[token]]")
+    records = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            if not isinstance(entry, dict):
+                raise BadField("it is no table")
+            records.append(from_table(entry))
+        except BadField as error:
+            raise SettingsError(f"{place}, token {number}: {error.message}") from None
+    return records
+
+
+def fault_of(records: Sequence[Record], others: Iterable[Record]) -> str:
+    """Why the records of a file cannot be used beside the live ones that Redis has; empty: they can. It names an id,
+    never more of a token."""
+    all_records = [*records, *others]
+    fields: tuple[Callable[[Record], str], ...] = (
+        lambda record: record.id,
+        lambda record: record.name,
+        lambda record: record.certificate,
+    )
+    for field in fields:
+        count = Counter(field(record) for record in all_records)
+        doubled = next((each for each in records if field(each) and count[field(each)] > 1), None)
+        if doubled is not None:
+            return f"the id, the name or the certificate of the token {doubled.id} is there twice"
+    return f"there are more than {MOST} tokens" if len(all_records) > MOST else ""
+
 
 log = structlog.get_logger()
 

@@ -1,25 +1,90 @@
-"""The records of tokens, as they are kept: never a token itself.
+"""Tokens: their form, their records, and their rights.
 
-A record stands in Redis as JSON and in a file as a table of TOML. What comes from a user or a file is checked, field by
-field. What comes from Redis is not: another version may have written it, and what this one does not know gives nothing.
+A token is `jqt_`, 8 characters of id, 43 of secret, and 6 of checksum, in base 62. The prefix and the checksum let
+scanners find a token that leaked, and clients find a typing error. The secret has 256 random bits, so a plain SHA-256
+of the whole token is enough to keep.
+
+A record never holds the token itself. Redis keeps records as JSON, a file as tables of TOML. The fields of a record
+from a user or a file are checked one by one. Those from Redis are not: another version may have written them, and
+fields that this version does not know grant nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import secrets
+import string
+import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from jobqueue.access import rights
 from jobqueue.errors import BadField
-from jobqueue.schema import fields
+from jobqueue.schema import commands, fields, inner
 from jobqueue.schema.mistakes import hint
 from jobqueue.schema.params import OF_TESTS
+
+_ROWS = commands.COMMANDS | commands.OF_TESTS
+OF_COMMANDS: dict[str, tuple[str, ...]] = {
+    right: tuple(name for name, row in _ROWS.items() if right in row.rights)
+    for right in ("produce", "consume", "look", "operate", "admin")
+}
+"""The commands that each right allows; `admin` allows those of all others, too."""
+BODIES = "bodies"
+METRICS = "metrics"
+ADMIN = "admin"
+ACTOR = "actor"
+OF_NOTHING_ELSE = (BODIES, METRICS, ACTOR)
+"""Rights that allow no command: to see the bodies of jobs, to read /metrics, to name the person who acts."""
+SPARED = frozenset(name for name, row in _ROWS.items() if row.is_spared)
+"""Commands that no rate refuses."""
+_OPEN_TO_ALL = tuple(name for name, row in _ROWS.items() if not row.rights)
+
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in inner.BY_NAME.items()} | {
+    inner.Take: "pop",
+    inner.Names: "topics",
+    inner.Counter: "stats",
+    inner.Restore: "kick",
+}
+_NAMES |= {row.kind: name for name, row in _ROWS.items()}
+SHOWING = tuple(kind for kind, name in _NAMES.items() if _ROWS[name].shows_bodies)
+"""The structs of commands whose answers have bodies of jobs; their field `body` says whether they are asked for."""
+COMMANDS = tuple(sorted(_ROWS))
+"""The names of all commands, each of which is a right of its own."""
+RIGHTS = (*OF_COMMANDS, *OF_NOTHING_ELSE)
+"""The rights that have names of their own."""
+WORDS = frozenset((*RIGHTS, *COMMANDS)) - commands.OF_TESTS.keys()
+"""What a token may be given. On a test service `admin` allows its own commands, too."""
+
+
+def name_of(command: Any) -> str:
+    """The name of a command as rights know it: those that dialects give are like native ones."""
+    return _NAMES[type(command)]
+
+
+def commands_of(rights: tuple[str, ...]) -> frozenset[str]:
+    """The names of the commands that rights allow."""
+    if ADMIN in rights:
+        return frozenset(COMMANDS)
+    allowed = {name for right in rights for name in OF_COMMANDS.get(right, (right,) if right in COMMANDS else ())}
+    return frozenset((*allowed, *_OPEN_TO_ALL))
+
+
+def kinds_of(names: frozenset[str]) -> frozenset[type[Any]]:
+    """The structs of commands with these names."""
+    return frozenset(kind for kind, name in _NAMES.items() if name in names)
+
+
+def right_for(name: str) -> str:
+    """The right that a command needs, to be named in a refusal; of several the first."""
+    row = _ROWS.get(name)
+    return row.rights[0] if row and row.rights else name
+
 
 MOST = 10_000
 """Live tokens of a namespace."""
@@ -184,7 +249,7 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
 def _granted(wish: Wish) -> dict[str, Any]:
     """All but the end."""
     given = {name: getattr(wish, name) for name in Wish.__struct_fields__}
-    unknown = next((word for word in wish.rights if word not in rights.WORDS), None)
+    unknown = next((word for word in wish.rights if word not in WORDS), None)
     if unknown in OF_TESTS:
         raise BadField(
             f"no token has the right {unknown}: only a test service (serve --test) has that command, and admin"
@@ -193,7 +258,7 @@ def _granted(wish: Wish) -> dict[str, Any]:
         )
     if unknown is not None:
         words = fields.expected(fields.TokenRights)
-        raise BadField(f"rights must be {words}{hint(unknown, tuple(rights.WORDS))}", field="rights")
+        raise BadField(f"rights must be {words}{hint(unknown, tuple(WORDS))}", field="rights")
     if wish.burst is not None and wish.rate is None:
         raise BadField("burst needs a rate", field="burst")
     burst = wish.burst if wish.rate is None else wish.burst or max(wish.rate, LEAST_BURST)
@@ -225,3 +290,62 @@ def _moment(given: float | str) -> float:
     except (ValueError, OverflowError):
         pass
     raise BadField(f"expires must be {fields.expected(fields.TokenExpires)}", field="expires")
+
+
+PREFIX = "jqt_"
+ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 43, 6
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{ID_LENGTH + SECRET_LENGTH + CHECKSUM_LENGTH}}}")
+
+
+class Token:
+    """A token in clear text, as only its bearer has it. It is not shown by accident: `text` must be asked for."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @classmethod
+    def make(cls, token_id: str = "") -> Self:
+        """A new one. `token_id`: that of a token whose secret is exchanged."""
+        secret = _base62(secrets.randbits(256), SECRET_LENGTH)
+        body = f"{PREFIX}{token_id or new_id()}{secret}"
+        return cls(body + _checksum(body))
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """The token with this text; None if that has not the form of one, or a wrong checksum."""
+        body, checksum = text[:-CHECKSUM_LENGTH], text[-CHECKSUM_LENGTH:]
+        return cls(text) if _FORM.fullmatch(text) and _checksum(body) == checksum else None
+
+    @property
+    def id(self) -> str:
+        """What names it in answers, logs and records."""
+        return self.text[len(PREFIX) : len(PREFIX) + ID_LENGTH]
+
+    @property
+    def digest(self) -> str:
+        """What is kept of it, in hexadecimal digits."""
+        return hashlib.sha256(self.text.encode("ascii")).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Token({self.id}…)"
+
+
+def new_id() -> str:
+    """An id for a new token."""
+    return "".join(secrets.choice(_DIGITS) for _ in range(ID_LENGTH))
+
+
+def _checksum(body: str) -> str:
+    return _base62(zlib.crc32(body.encode("ascii", "replace")), CHECKSUM_LENGTH)
+
+
+def _base62(number: int, length: int) -> str:
+    """A number in digits of base 62, the highest first."""
+    digits = []
+    for _ in range(length):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits))

@@ -1,0 +1,157 @@
+"""The native protocol: reads a request into commands and renders their answers.
+
+Nearly all commands are correct, so an array is read and checked as a whole. Where that fails, each member is read by
+itself: it becomes a command, or the reason why it is refused. A test service has two commands more. A real service
+refuses them as unknown, and does not name them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec import Raw, Struct
+
+from jobqueue.commands.answers import Answer
+from jobqueue.errors import STATUS, BadField, BadJson, BadRequest, TooMany, UnknownCommand
+from jobqueue.protocols import Protocol, Reply
+from jobqueue.protocols.command.faults import explained, misnamed
+from jobqueue.schema.checks import check, check_all
+from jobqueue.schema.fields import Advance, expected
+from jobqueue.schema.params import OF_TESTS, Clock, Command, Pop, Reset
+
+MOST = 1000  # commands in a request
+SHORT = 65_536  # bytes of a request in which no number of commands would take long to read
+ONE = msgspec.json.Decoder(Command)
+MANY = msgspec.json.Decoder(list[Command])
+_PARTS = msgspec.json.Decoder(list[Raw])
+
+
+def parse(data: bytes, max_body_bytes: int) -> Command:
+    """Read one command. Raises BadRequest."""
+    try:
+        command: Command = ONE.decode(data)
+        check(command, max_body_bytes)
+    except (msgspec.DecodeError, RecursionError, BadRequest) as error:
+        raise explained(error, data) from None
+    return command
+
+
+def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
+    """Read an array of commands; an error takes the place of a refused member. Raises BadRequest for the whole."""
+    commands = _read_together(data, max_body_bytes)
+    return [*commands] or [_parsed(bytes(part), max_body_bytes) for part in parts(data)]
+
+
+def _read_together(data: bytes, max_body_bytes: int) -> list[Command]:
+    """The members of an array if all of them are correct, else none: one may spoil the reading of the others."""
+    if len(data) > SHORT:
+        parts(data)  # a million commands, good or bad, would hold up the process
+    try:
+        commands: list[Command] = MANY.decode(data)
+        if len(commands) <= MOST:
+            check_all(commands, max_body_bytes)
+            return commands
+    except (msgspec.DecodeError, RecursionError, BadRequest):
+        pass
+    return []
+
+
+def parts(data: bytes) -> list[Raw]:
+    """The members of an array, unread. Raises BadRequest."""
+    try:
+        members = _PARTS.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise explained(error, data) from None
+    if not members:
+        raise TooMany("the array is empty; send at least one command")
+    if len(members) > MOST:
+        raise TooMany(f"the request has {len(members)} commands; 1 to {MOST} are allowed")
+    return members
+
+
+def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
+    try:
+        return parse(data, max_body_bytes)
+    except BadRequest as error:
+        return error
+
+
+class CommandProtocol(Protocol[bool]):
+    """One JSON object or an array of them. Of a request, its answers need to know whether it was an array."""
+
+    path = "/command"
+
+    def parse(self, data: bytes) -> tuple[list[Command | BadRequest], bool]:
+        """The commands of a request, and whether it is an array."""
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            raise BadJson("the request is not UTF-8") from None
+        start = data[:1] if data[:1] in (b"{", b"[") else data.lstrip()[:1]
+        if not start:
+            raise BadJson("the request is empty; it must be a JSON object or an array of them")
+        if start != b"[":
+            return [parse(data, self._max_body_bytes)], False
+        commands = parse_many(data, self._max_body_bytes)
+        if Pop in map(type, commands[:-1]):
+            _refuse_early_waits(commands)
+        return commands, True
+
+    def render(self, answers: list[Answer], form: bool) -> Reply:
+        """An array for an array; else the one answer, with the HTTP status of its code."""
+        if form:
+            return Reply(200, orjson.dumps(answers))
+        answer = answers[0]
+        return Reply(200, orjson.dumps(answer)) if answer["success"] else self.render_error(answer)
+
+    def render_error(self, answer: Answer) -> Reply:
+        """The answer with the HTTP status of its code."""
+        return Reply(STATUS[answer["code"]], orjson.dumps(answer), answer.get("retry_after"))
+
+
+def _refuse_early_waits(commands: list[Command | BadRequest]) -> None:
+    """Refuse the pops that would let the commands behind them wait."""
+    for position, command in enumerate(commands[:-1]):
+        if isinstance(command, Pop) and command.wait:
+            commands[position] = BadField("wait is allowed in the last command of an array only", field="wait")
+
+
+_OF_TESTS = msgspec.json.Decoder(Clock | Reset)
+
+
+class _Tag(Struct):
+    command: str
+
+
+_TAG = msgspec.json.Decoder(_Tag)
+
+
+class TestProtocol(CommandProtocol):
+    """Reads what the native protocol does not know once more."""
+
+    def parse(self, data: bytes) -> tuple[list[Any], bool]:
+        """As the native protocol."""
+        try:
+            read, is_array = super().parse(data)
+        except UnknownCommand as refused:
+            return [_read(data, refused)], False
+        if not any(isinstance(each, UnknownCommand) for each in read):
+            return read, is_array
+        members = map(bytes, parts(data))  # only in an array can a refusal have come this far
+        return [_read(*each) for each in zip(members, read, strict=True)], is_array
+
+
+def _read(data: bytes, read: Command | BadRequest) -> Command | Clock | Reset | BadRequest:
+    """A command as it was read, unless it is one that only a test service knows."""
+    name = _TAG.decode(data).command if isinstance(read, UnknownCommand) else ""
+    if name not in OF_TESTS:
+        return read
+    try:
+        command: Clock | Reset = _OF_TESTS.decode(data)
+        return command
+    except msgspec.ValidationError as error:
+        if "`$.advance`" in str(error):
+            return BadField(f"advance must be {expected(Advance)}", field="advance")
+        return misnamed(str(error), name, OF_TESTS[name].__struct_fields__)
