@@ -20,9 +20,8 @@ from itertools import pairwise
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from jobqueue.journal import partitions, tables
-from jobqueue.journal.auditing import questions
-from jobqueue.journal.auditing.asked import Asked
+from jobqueue.journal import audit, partitions, tables
+from jobqueue.journal.audit import Asked
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.explainer import explain_of
 from jobqueue.journal.history import Journal
@@ -177,10 +176,10 @@ async def measure(engine: AsyncEngine, url: str, events: int, begin_ms: int, exp
     }
     for words, (name, question) in asked.items():
 
-        async def audit(_: int, name: str = name, question: Asked = question) -> None:
-            await questions.ask(url, None, name, question)
+        async def ask(_: int, name: str = name, question: Asked = question) -> None:
+            await audit.ask(url, None, name, question)
 
-        print(f"  {words:35}{_told(await timed(audit, _AUDITED))}", flush=True)
+        print(f"  {words:35}{_told(await timed(ask, _AUDITED))}", flush=True)
 
 
 async def main(events: int = EVENTS, kinds: tuple[str, ...] = KINDS) -> None:

@@ -29,7 +29,7 @@ class Restorer:
 
     async def one(self, job_id: str, within: str) -> int:
         """Bring a job back, as a new life if it has ended; how many came back. Raises NotFound, Unavailable."""
-        from jobqueue.journal.restoring import ended  # noqa: PLC0415 - what a service without a journal does not load
+        from jobqueue.journal.restoring import restore  # noqa: PLC0415 - what a service without a journal does not load
         from jobqueue.journal.restoring.choice import Choice, Sums  # noqa: PLC0415
         from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
 
@@ -38,7 +38,7 @@ class Restorer:
             if row is None or not reaches(within, row.topic):
                 raise NotFound
             run, sums = await Run.begin(reading, self._pool, Choice(ids=(job_id,)), "ended"), Sums()
-            await ended.carry_out(reading, self._pool, [job_id], run, sums)
+            await restore.carry_out(reading, self._pool, [job_id], run, sums)
             return _came_back(sums)
 
     async def all(self, within: str, *, skips_overdue: bool) -> int:
@@ -52,11 +52,11 @@ class Restorer:
 
     async def _carried_out(self, reading: Reading, choice: Choice) -> Sums:
         from buckets.events.restoring import Restoring  # noqa: PLC0415 - as above
-        from jobqueue.journal.restoring import beginning  # noqa: PLC0415
+        from jobqueue.journal.restoring.beginning import check  # noqa: PLC0415
         from jobqueue.journal.restoring.restore import Restore  # noqa: PLC0415
         from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
 
-        await beginning.check(reading, choice)
+        await check(reading, choice)
         run = await Run.begin(reading, self._pool, choice)
         return await Restore(reading, Restoring(self._pool, run.actor), choice, run).carry_out()
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Table
 
 from jobqueue.journal import tables
-from jobqueue.journal.minutes import less
+from jobqueue.journal.rows import less
 from jobqueue.journal.store import Batch, Row
 
 

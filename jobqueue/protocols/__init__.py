@@ -35,10 +35,10 @@ NATIVE = "command"
 """The protocol that has the fast path."""
 DIALECTS = {
     "camellia": "jobqueue.protocols.camellia.dialect:CamelliaDialect",
-    "mykit": "jobqueue.protocols.mykit.dialect:MykitDialect",
+    "mykit": "jobqueue.protocols.mykit:MykitDialect",
     "queue_server": "jobqueue.protocols.queue_server.dialect:QueueServerDialect",
     "beanstalkd": "jobqueue.protocols.beanstalkd.dialect:BeanstalkdDialect",
-    "lmstfy": "jobqueue.protocols.lmstfy.dialect:LmstfyDialect",
+    "lmstfy": "jobqueue.protocols.lmstfy:LmstfyDialect",
 }
 """The import string of each dialect by its name in the settings. One that is off is not imported."""
 

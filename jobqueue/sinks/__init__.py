@@ -32,7 +32,7 @@ KINDS = {
     "http": Kind("jobqueue.sinks.webhook.sink"),
     "kafka": Kind("jobqueue.sinks.kafka", "sink-kafka"),
     "nats": Kind("jobqueue.sinks.nats", "sink-nats"),
-    "sql": Kind("jobqueue.sinks.sql.sink", "sink-sql"),
+    "sql": Kind("jobqueue.sinks.sql", "sink-sql"),
     "stomp": Kind("jobqueue.sinks.stomp", "sink-stomp"),
     "redis-stream": Kind("jobqueue.sinks.redis_stream.sink"),
 }

@@ -16,8 +16,7 @@ from jobqueue.cli import humanize
 from jobqueue.cli.journal.journal_url import CannotBegin, named
 from jobqueue.cli.output import Output, remark
 from jobqueue.errors import SettingsError
-from jobqueue.journal.auditing.asked import Asked, Found, Inexact
-from jobqueue.journal.auditing.questions import ask
+from jobqueue.journal.audit import Asked, Found, Inexact, ask
 from jobqueue.journal.explaining.words import moment
 from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused

@@ -33,11 +33,12 @@ from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain, NotCommitted
 from jobqueue.journal.reading.sql import Sql
-from jobqueue.journal.restoring import beginning, ended, tokens
+from jobqueue.journal.restoring import tokens
+from jobqueue.journal.restoring.beginning import check, check_source
 from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.forgotten import Forgotten
 from jobqueue.journal.restoring.reading import Reading
-from jobqueue.journal.restoring.restore import Restore
+from jobqueue.journal.restoring.restore import Restore, carry_out
 from jobqueue.journal.restoring.runs import Run
 from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused
@@ -125,7 +126,7 @@ async def _restore(config: str | None, given: Mapping[str, Any]) -> int:
         raise NotBegun("the journal is not named: give --from, --from-file or JOBQUEUE_JOURNAL")
     url = chosen.redis or running_at(Path(chosen.data))
     async with _opened(chosen, url, given["source"] or chosen.namespace) as (reading, pool):
-        await beginning.check_source(reading)
+        await check_source(reading)
         work = _Work(given, reading, pool, Sums(), progress())
         code = NOT_KNOWN
         try:
@@ -204,14 +205,14 @@ def _mode(given: Mapping[str, Any]) -> str:
 
 async def _chosen(work: _Work) -> Sums:
     choice = _choice(work.given)
-    await beginning.check(work.reading, choice)
+    await check(work.reading, choice)
     run = None if work.given["dry"] else await _begun(work, choice, "restore")
     return await _run(work, choice, run).carry_out(None, work.sums)
 
 
 async def _resumed(work: _Work) -> Sums:
     run, found = await Run.last(work.reading, work.pool)
-    await beginning.check(work.reading, found.choice)
+    await check(work.reading, found.choice)
     work.sums = found.sums
     await work.begin(run, "restore")
     return await _run(work, found.choice, run).carry_out(found.cursor, work.sums)
@@ -244,9 +245,7 @@ async def _ended(work: _Work) -> Sums:
     choice = _choice(work.given)
     run = None if work.given["dry"] else await _begun(work, choice, "ended")
     stale, rate = work.given["stale"], work.given["rate"]
-    await ended.carry_out(
-        work.reading, work.pool, choice.ids, run, work.sums, stale=stale, rate=rate, report=work.report
-    )
+    await carry_out(work.reading, work.pool, choice.ids, run, work.sums, stale=stale, rate=rate, report=work.report)
     return work.sums
 
 

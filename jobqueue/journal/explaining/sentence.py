@@ -11,8 +11,7 @@ from buckets.pool.limits import Closed, Limit
 from buckets.pool.standing import MOST_BEFORE, Standing
 from buckets.topics.topics import Bounds
 from buckets.waiting.pollers import Polling
-from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told
-from jobqueue.journal.explaining.waiting import why
+from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told, why
 from jobqueue.journal.explaining.words import clock, jobs, moment, span
 
 _SOON_US = 1_000_000

@@ -7,8 +7,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buckets.job import Cause, State, Verb
-from jobqueue.journal.explaining.told import FORGOTTEN, LOST, WALKED, Gap, History, Meanwhile, Place, Told
-from jobqueue.journal.explaining.waiting import WORTH_US, why
+from jobqueue.journal.explaining.told import (
+    FORGOTTEN,
+    LOST,
+    WALKED,
+    WORTH_US,
+    Gap,
+    History,
+    Meanwhile,
+    Place,
+    Told,
+    why,
+)
 from jobqueue.journal.explaining.words import clock, span
 
 _DELIVERED = (Verb.POP, Verb.TAKE)

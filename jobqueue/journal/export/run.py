@@ -20,9 +20,8 @@ from sqlalchemy import Select
 
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.export import lines
-from jobqueue.journal.export.folder import Folder, Part
+from jobqueue.journal.export.folder import Folder, Part, ShardFiles, by_shard
 from jobqueue.journal.export.forms import behind
-from jobqueue.journal.export.shard_files import ShardFiles, by_shard
 from jobqueue.journal.export.source import Source
 
 _OPEN_MS = {

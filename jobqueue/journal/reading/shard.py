@@ -1,10 +1,16 @@
-"""The loop of a shard: what was left pending, then what is fresh, one transaction a batch, then its acknowledgement."""
+"""The loop of a shard: what was left pending, then what is fresh, one transaction a batch, then its acknowledgement.
+
+A lock saves the work of a second reader, and guards nothing. Where a stream went back, what it has forgotten is found
+by comparing what is left of it with the journal.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -13,18 +19,91 @@ from buckets.errors import JobQueueError, Unfit
 from buckets.events.codec import Event
 from buckets.events.stream import START, Gone, PageSize, Place, RawEntry, Stream, View
 from buckets.redis.outage import Outage
-from jobqueue.journal.choices import Change, Choice, newest, of_shard
+from jobqueue.journal.choices import Change, Choice, held_at, newest, of_shard
 from jobqueue.journal.reading import verdict
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.lock import HOLD_MS, Lock
 from jobqueue.journal.reading.options import Options
-from jobqueue.journal.reading.returns import forgotten_from
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.tokens import TokenReader
-from jobqueue.journal.reading.verdict import Verdict, place_of
+from jobqueue.journal.reading.verdict import Verdict, lost, place_of
 from jobqueue.journal.reading.walk import Walk
 from jobqueue.journal.reading.writing import WITH_BODY, Unit, Writer, read
+from jobqueue.journal.rows import Collector
 from jobqueue.journal.store import Batch, Overtaken, Position
+from jobqueue.journal.writing import EVENT
+
+HOLD_MS = 6_000
+EVERY_S = 2.0
+
+
+class Lock:
+    """Taken when it is free, and renewed, for as long as `run` runs."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._token = secrets.token_hex(8)
+        self._until = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        return asyncio.get_running_loop().time() < self._until
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._renew()
+                await asyncio.sleep(EVERY_S)
+        finally:
+            await self._give_up()
+
+    async def _renew(self) -> None:
+        began = asyncio.get_running_loop().time()
+        try:
+            held = await self._stream.hold(self._token, HOLD_MS)
+        except JobQueueError:  # Redis is away; what is held ends by itself
+            return
+        self._until = began + HOLD_MS / 1000 if held else 0.0
+
+    async def _give_up(self) -> None:
+        self._until = 0.0
+        with contextlib.suppress(JobQueueError):
+            await self._stream.hold(self._token, 0)
+
+
+async def forgotten_from(
+    stream: Stream, sql: Sql, source: str, shard: int, known: Sequence[Change], position: Position, view: View
+) -> Place | None:
+    """The last place up to which Redis still has what the journal has. None: it has all, and only forgot that it had
+    delivered some of it. `known`: what the journal keeps of the shard."""
+    common = view.given or START
+    place, seen, size = START, 0, PageSize()
+    is_same = True
+    while page := await stream.entries(place, place_of(position), size.entries):
+        seen += len(page)
+        size.saw(page)
+        units = [read(entry) for entry in page]
+        here = await sql.checksums(source, shard, place, units[-1].place)
+        place = units[-1].place
+        for unit in units:
+            is_same = is_same and (unit.place <= common or _is_known(unit, here, source, shard, known))
+            if is_same:
+                common = max(common, unit.place)
+    was_delivered = common == place_of(position) or view.given == START  # a group that was made again
+    has_all = is_same and was_delivered and lost(position, view, seen) >= 0
+    return None if has_all else min(common, place_of(position))
+
+
+def _is_known(
+    unit: Unit, here: Mapping[tuple[int, int, int], set[int]], source: str, shard: int, known: Sequence[Change]
+) -> bool:
+    """Whether the journal has the events of an entry, as far as it keeps such."""
+    if unit.entry is None:
+        return True
+    collector = Collector(source, shard, events=held_at(known, unit.entry.at).events)
+    collector.add(*unit.place, unit.entry, unit.events)
+    rows = (dict(zip(EVENT, row, strict=True)) for row in collector.rows().events)
+    return all(row["checksum"] in here.get((row["ms"], row["seq"], row["n"]), ()) for row in rows)
+
 
 log = structlog.get_logger()
 

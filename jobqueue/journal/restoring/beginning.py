@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from jobqueue.journal import tables
-from jobqueue.journal.restoring import past
+from jobqueue.journal.restoring import candidates
 from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun
 from jobqueue.journal.restoring.reading import Reading
 
@@ -18,7 +18,7 @@ async def check(reading: Reading, choice: Choice) -> None:
     if not choice.ids:
         await _check_bodies(reading)
     if choice.as_of is not None:
-        await past.check(reading, choice.as_of)
+        await candidates.check(reading, choice.as_of)
 
 
 async def check_source(reading: Reading) -> None:

@@ -14,9 +14,8 @@ from buckets.layout import SCHEDULE
 from buckets.schedules.record import Schedule, pack_schedule
 from buckets.topics.within import reaches
 from jobqueue.journal import tables
+from jobqueue.journal.restoring.candidates import Candidate, Cursor, Gaps, Page
 from jobqueue.journal.restoring.fates import Fate
-from jobqueue.journal.restoring.gaps import Gaps
-from jobqueue.journal.restoring.listing import Candidate, Cursor, Page
 from jobqueue.journal.restoring.reading import Reading
 
 _SCHEDULE, _JOB = tables.schedule.c, tables.job.c
@@ -91,7 +90,7 @@ class LostSchedules:
     def _fate(self, row: ScheduleRow | None) -> Fate:
         if row is None or row.gone is not None:
             return Fate("ended")
-        return Fate("unsure") if self._gaps.hide(row) else fate_of(row)
+        return Fate("unsure") if self._gaps.hide(row) else fate_of_schedule(row)
 
     async def lost(self, fates: dict[str, Fate]) -> list[LostSchedule]:
         """Schedules that come back, with their occurrences that live."""
@@ -107,7 +106,7 @@ def is_among(cursor: Cursor | None) -> bool:
     return cursor is not None and _NAMES in cursor
 
 
-def fate_of(row: ScheduleRow) -> Fate:
+def fate_of_schedule(row: ScheduleRow) -> Fate:
     """What becomes of a schedule that lives by the journal."""
     if not row.body_kept:
         return Fate("without_body")

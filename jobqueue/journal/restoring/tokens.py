@@ -13,9 +13,8 @@ from jobqueue.access.tokens import Record, from_json
 from jobqueue.journal import tables
 from jobqueue.journal.reading.tokens import may_miss
 from jobqueue.journal.restoring.choice import LEFT, Stopped, Sums
-from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import Reading
-from jobqueue.journal.restoring.runs import Run
+from jobqueue.journal.restoring.runs import Passing, Run
 
 _TRIES = 50
 _TOKEN, _POSITION = tables.token.c, tables.position.c

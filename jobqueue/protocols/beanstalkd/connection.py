@@ -17,9 +17,8 @@ from jobqueue.commands.plain import Plain
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.engine.by_callback import NumberedPop
 from jobqueue.protocols import Dialect
-from jobqueue.protocols.beanstalkd import priorities, replies
-from jobqueue.protocols.beanstalkd.parser import PUT, Parser, Request
-from jobqueue.protocols.beanstalkd.tubes import DEFAULT, Names, Tubes
+from jobqueue.protocols.beanstalkd import parser
+from jobqueue.protocols.beanstalkd.parser import DEFAULT, PUT, Names, Parser, Request, Tubes
 from jobqueue.schema import inner
 from jobqueue.wires.stream import Stream, Streams
 
@@ -60,11 +59,11 @@ class Held:
     def new_note(self, desk: Desk, level: int, priority: int, delay: int | None = None) -> bytes | None:
         """The note that it gets with another priority and delay (None: as before); None: that of another dialect
         stays."""
-        if priorities.is_foreign(self.note):
+        if parser.is_foreign(self.note):
             return None
         levels = desk.options.levels
-        kept_delay = priorities.read(levels, self.level, self.note)[1]
-        return priorities.written(levels, level, priority, kept_delay if delay is None else delay)
+        kept_delay = parser.read(levels, self.level, self.note)[1]
+        return parser.written(levels, level, priority, kept_delay if delay is None else delay)
 
 
 class Desk:
@@ -125,7 +124,7 @@ class Desk:
     async def _release(self, releases: list[inner.Release], grant: Grant) -> None:
         GRANT.set(grant)
         answers = await asyncio.gather(*map(self.dialect.ask, releases))
-        kept = sum(replies.of_failure(answer) is replies.INTERNAL_ERROR for answer in answers if not answer["success"])
+        kept = sum(parser.of_failure(answer) is parser.INTERNAL_ERROR for answer in answers if not answer["success"])
         if kept:  # they come back at the end of their TTR
             log.warning("jobs.kept", jobs=kept)
 
@@ -242,7 +241,7 @@ class Connection(Stream[Run]):
         try:
             self.grant = entry.dialect_grant(None, self.desk.options, self.host)
         except JobQueueError:
-            self.write(replies.INTERNAL_ERROR)
+            self.write(parser.INTERNAL_ERROR)
             self.close()
             return False
         return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.protocols import SocketDialect, Tools
-from jobqueue.protocols.beanstalkd import holding, jobs, replies, statistics, watching
+from jobqueue.protocols.beanstalkd import jobs, parser, statistics
 from jobqueue.protocols.beanstalkd.connection import Begin, Commands, Connection, Desk
 from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED, STRANGE
 from jobqueue.wires.stream import Streams
@@ -16,7 +16,7 @@ from jobqueue.wires.stream import Streams
 async def quit_(connection: Connection) -> bytes:
     """Close the connection."""
     connection.close()
-    return replies.NOTHING
+    return parser.NOTHING
 
 
 async def refused(connection: Connection, reply: bytes) -> bytes:
@@ -28,31 +28,31 @@ async def strange(connection: Connection, reply: bytes) -> bytes:
     """A first line that is no command."""
     connection.write(reply)
     connection.close()
-    return replies.NOTHING
+    return parser.NOTHING
 
 
 COMMANDS: Commands = {
     "put": jobs.put,
-    "use": watching.use,
-    "watch": watching.watch,
-    "ignore": watching.ignore,
-    "reserve": holding.reserve,
-    "reserve-with-timeout": holding.reserve,
-    "reserve-job": holding.reserve_job,
-    "delete": holding.delete,
-    "release": holding.release,
-    "bury": holding.bury,
-    "touch": holding.touch,
+    "use": statistics.use,
+    "watch": statistics.watch,
+    "ignore": statistics.ignore,
+    "reserve": jobs.reserve,
+    "reserve-with-timeout": jobs.reserve,
+    "reserve-job": jobs.reserve_job,
+    "delete": jobs.delete,
+    "release": jobs.release,
+    "bury": jobs.bury,
+    "touch": jobs.touch,
     "kick": jobs.kick,
     "kick-job": jobs.kick_job,
     "peek": jobs.peek,
     "peek-ready": jobs.peek_ready,
     "peek-delayed": jobs.peek_delayed,
     "peek-buried": jobs.peek_buried,
-    "pause-tube": watching.pause_tube,
-    "list-tubes": watching.list_tubes,
-    "list-tube-used": watching.list_tube_used,
-    "list-tubes-watched": watching.list_tubes_watched,
+    "pause-tube": statistics.pause_tube,
+    "list-tubes": statistics.list_tubes,
+    "list-tube-used": statistics.list_tube_used,
+    "list-tubes-watched": statistics.list_tubes_watched,
     "stats": statistics.stats,
     "stats-job": statistics.stats_job,
     "stats-tube": statistics.stats_tube,
@@ -62,9 +62,9 @@ COMMANDS: Commands = {
 }
 BEGINS: Mapping[str, Begin] = {
     "put": jobs.begin_puts,
-    "reserve": holding.begin_reserves,
-    "reserve-with-timeout": holding.begin_reserves,
-    "delete": holding.begin_deletes,
+    "reserve": jobs.begin_reserves,
+    "reserve-with-timeout": jobs.begin_reserves,
+    "delete": jobs.begin_deletes,
 }
 
 

@@ -1,20 +1,23 @@
-"""The commands that put jobs, and those on jobs that nobody holds: kick and peek."""
+"""The commands on jobs: those that put, kick and peek, and those of a connection that reserves and holds jobs, with
+what becomes of these jobs when it closes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
 from msgspec import Raw
 
-from buckets import State
-from jobqueue.commands.answers import Answer
+from buckets import Job, State
+from jobqueue.commands.answers import Answer, success
 from jobqueue.engine.by_callback import New
 from jobqueue.errors import TooLarge
-from jobqueue.protocols.beanstalkd import priorities, replies
-from jobqueue.protocols.beanstalkd.connection import Connection, Run
+from jobqueue.protocols.beanstalkd import parser
+from jobqueue.protocols.beanstalkd.connection import Connection, Held, Run
 from jobqueue.schema import inner, params
 from jobqueue.schema.fields import DAY_S
 from jobqueue.wires.parameters import given_bytes, stored_bytes
@@ -78,11 +81,11 @@ async def put(connection: Connection, puts: Sequence[Put]) -> bytes:
 
 async def _put_all(connection: Connection, puts: Sequence[Put]) -> list[bytes]:
     if connection.refuses_jobs:
-        return [replies.DRAINING] * len(puts)
+        return [parser.DRAINING] * len(puts)
     adds = [_add(connection, *each) for each in puts]
     commands = [add for add in adds if add is not None]
     answers = iter(await connection.desk.dialect.tools.commands.answer(commands, []) if commands else ())
-    return [replies.JOB_TOO_BIG if add is None else _inserted(next(answers)) for add in adds]
+    return [parser.JOB_TOO_BIG if add is None else _inserted(next(answers)) for add in adds]
 
 
 def _count_producer(connection: Connection) -> None:
@@ -92,7 +95,7 @@ def _count_producer(connection: Connection) -> None:
 
 
 def _inserted(answer: Answer) -> bytes:
-    return b"INSERTED %d\r\n" % answer["number"] if answer["success"] else replies.of_failure(answer)
+    return b"INSERTED %d\r\n" % answer["number"] if answer["success"] else parser.of_failure(answer)
 
 
 def _add(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> inner.Add | None:
@@ -112,8 +115,8 @@ def _read(connection: Connection, priority: int, delay: int, data: bytes) -> _St
         body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
     except TooLarge:
         return None
-    level = priorities.level(desk.options.levels, priority)
-    return _Stored(body, headers, level, priorities.written(desk.options.levels, level, priority, delay))
+    level = parser.level(desk.options.levels, priority)
+    return _Stored(body, headers, level, parser.written(desk.options.levels, level, priority, delay))
 
 
 def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
@@ -138,7 +141,7 @@ async def kick(connection: Connection, bound: int) -> bytes:
         most = min(bound - kicked, _PAGE)
         answer = await connection.desk.dialect.ask(params.Kick(topic=connection.used, count=most))
         if not answer["success"]:
-            return replies.of_failure(answer)
+            return parser.of_failure(answer)
         kicked += answer["count"]
         if answer["count"] < most:
             break
@@ -153,7 +156,7 @@ async def _run_delayed(connection: Connection, bound: int) -> bytes:
         peek = inner.Peek(topic=connection.used, state="delayed", count=min(bound - count, _PAGE), body=False)
         peeked = await ask(peek)
         if not peeked["success"]:
-            return replies.of_failure(peeked)
+            return parser.of_failure(peeked)
         answers = await asyncio.gather(*(ask(inner.Run(id=job.id, within=within)) for job in peeked["jobs"]))
         run = sum(answer["success"] for answer in answers)
         count += run
@@ -168,16 +171,16 @@ async def kick_job(connection: Connection, number: int) -> bytes:
     answer = await ask(inner.Kick(id=number, within=within))
     if answer.get("code") == "WRONG_STATE":
         answer = await ask(inner.Run(id=number, within=within))
-    return replies.KICKED_ONE if answer["success"] else replies.of_failure(answer)
+    return parser.KICKED_ONE if answer["success"] else parser.of_failure(answer)
 
 
 async def peek(connection: Connection, number: int) -> bytes:
     """A job in any state."""
     answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within))
     if not answer["success"]:
-        return replies.of_failure(answer)
+        return parser.of_failure(answer)
     job = answer["job"]
-    return replies.NOT_FOUND if job.state in _ENDED else replies.job(b"FOUND", number, given_bytes(job))
+    return parser.NOT_FOUND if job.state in _ENDED else parser.job(b"FOUND", number, given_bytes(job))
 
 
 async def peek_ready(connection: Connection) -> bytes:
@@ -198,7 +201,225 @@ async def peek_buried(connection: Connection) -> bytes:
 async def _peek(connection: Connection, look: inner.Peek) -> bytes:
     answer = await connection.desk.dialect.ask(look)
     if not answer["success"]:
-        return replies.of_failure(answer)
+        return parser.of_failure(answer)
     if not answer["jobs"]:
-        return replies.NOT_FOUND
-    return replies.job(b"FOUND", answer["numbers"][0], given_bytes(answer["jobs"][0]))
+        return parser.NOT_FOUND
+    return parser.job(b"FOUND", answer["numbers"][0], given_bytes(answer["jobs"][0]))
+
+
+_DONE = success()
+_MARGIN_S = 1.0  # before the end of a lease; then a client must see to that job
+
+
+def begin_reserves(connection: Connection, run: Run) -> bool:
+    """The next ready jobs of the watched tubes, however long that takes, or within so many seconds."""
+    if connection.is_draining or connection.has_ended:
+        connection.close()
+    else:
+        _count_worker(connection)
+        _reserve(connection, run, len(run[1]))
+    return True
+
+
+def _reserve(connection: Connection, run: Run, most: int) -> None:
+    """Reserve for the first commands of a run, `most` at most: for those that wait, or for those that do not."""
+    soon_s = _soon_s(connection) if connection.held else math.inf
+    waits = [min(_wait_s(arguments), soon_s) for arguments in run[1][:most]]
+    waits_at_all = waits[0] > 0
+    times = next((at for at, wait in enumerate(waits) if (wait > 0) is not waits_at_all), most)
+    command = _pop(connection, waits[0])
+    connection.is_waiting = True
+    took = connection.taking(partial(_popped, connection, run, soon_s))
+    connection.pop = connection.desk.plain.pop(command, times, connection, took)
+
+
+def _pop(connection: Connection, wait_s: float) -> inner.Pop:
+    watched = list(connection.watched)
+    return inner.Pop(topics=watched, wait=wait_s, by_priority=len(watched) > 1, numbered="jobs")
+
+
+def _soon_s(connection: Connection) -> float:
+    """In how many seconds a client must see to a job that it holds."""
+    ends = connection.earliest_end()
+    return math.inf if ends is None else max(ends - _MARGIN_S - connection.now, 0.0)
+
+
+def _popped(connection: Connection, run: Run, soon_s: float, answers: list[Answer]) -> None:
+    connection.is_waiting = False
+    connection.pop = None
+    if not answers:  # the first of several waits alone
+        _reserve(connection, run, 1)
+        return
+    jobs = [job for answer in answers if answer["success"] for job in answer["jobs"]]
+    try:
+        if jobs:
+            connection.check_client()
+    except ConnectionError:
+        connection.desk.dialect.tools.give_back(jobs)
+        return
+    name, commands = run
+    if len(answers) < len(commands):
+        connection.leave((name, commands[len(answers) :]))
+    answered = zip(answers, commands, strict=False)
+    connection.answered(b"".join([_of_reserve(connection, *each, soon_s) for each in answered]))
+
+
+async def _handed_out(connection: Connection, command: inner.Pop | inner.Take) -> Answer:
+    """The answer to a command that hands out a job, unless the client is gone: then the job goes back."""
+    _count_worker(connection)
+    reserved: list[Job] = []
+    dialect = connection.desk.dialect
+    try:
+        answer = await dialect.ask(command, reserved)
+        if reserved:
+            connection.check_client()
+    except BaseException:
+        dialect.tools.give_back(reserved)
+        raise
+    return answer
+
+
+async def reserve(connection: Connection, *timeout_s: int) -> bytes:
+    """The next job of the watched tubes."""
+    soon_s = _soon_s(connection) if connection.held else math.inf
+    connection.is_waiting = True
+    try:
+        answer = await _handed_out(connection, _pop(connection, min(_wait_s(timeout_s), soon_s)))
+    finally:
+        connection.is_waiting = False
+    return _of_reserve(connection, answer, timeout_s, soon_s)
+
+
+async def reserve_job(connection: Connection, number: int) -> bytes:
+    """One job by its number: a ready, delayed or buried one."""
+    answer = await _handed_out(connection, inner.Take(id=number, within=connection.desk.names.within))
+    if not answer["success"]:
+        return parser.of_failure(answer)
+    return _reserved(connection, number, answer["job"]) if answer["job"] else parser.NOT_FOUND
+
+
+def _count_worker(connection: Connection) -> None:
+    if not connection.has_reserved:
+        connection.has_reserved = True
+        connection.desk.workers += 1
+
+
+def _wait_s(arguments: tuple[int, ...]) -> float:
+    return arguments[0] if arguments else math.inf
+
+
+def _of_reserve(connection: Connection, answer: Answer, arguments: tuple[int, ...], soon_s: float) -> bytes:
+    if not answer["success"]:
+        return parser.of_failure(answer)
+    if answer["jobs"]:
+        return _reserved(connection, answer["numbers"][0], answer["jobs"][0])
+    return parser.DEADLINE_SOON if soon_s <= _wait_s(arguments) else parser.TIMED_OUT
+
+
+def _reserved(connection: Connection, number: int, job: Job) -> bytes:
+    connection.held[number] = Held(job, connection.now)
+    return parser.job(b"RESERVED", number, given_bytes(job))
+
+
+def begin_deletes(connection: Connection, run: Run) -> bool:
+    """Jobs that it holds are finished."""
+    name, commands = run
+    ends: dict[int, tuple[str, int]] = {}
+    for (number,) in commands:
+        held = connection.holds(number)
+        if held is None or held.is_gone or number in ends:
+            break
+        ends[number] = held.id, held.lease
+    some: Run = name, commands[: len(ends)]
+    if not ends or not connection.desk.plain.finish(
+        [*ends.values()], connection.taking(partial(_finished, connection, some))
+    ):
+        return False
+    if len(ends) < len(commands):
+        connection.leave((name, commands[len(ends) :]))
+    return True
+
+
+def _finished(connection: Connection, run: Run, answers: list[Answer | None] | None) -> None:
+    if not connection.is_connected:
+        return
+    if answers is None:
+        connection.complete(partial(connection.answer, run))
+        return
+    numbers = [number for (number,) in run[1]]
+    connection.answered(b"".join(map(partial(_deleted, connection), numbers, answers)))
+
+
+def _deleted(connection: Connection, number: int, answer: Answer) -> bytes:
+    """Its reply to a job that it held."""
+    if not answer["success"]:
+        return _refused(connection, number, answer)
+    tubes = connection.desk.tubes
+    tubes.count(tubes.deletes, connection.held.pop(number).topic)
+    return parser.DELETED
+
+
+async def delete(connection: Connection, number: int) -> bytes:
+    """A job that it holds is finished. Another one is deleted, unless somebody has reserved it."""
+    desk = connection.desk
+    held = connection.holds(number)
+    if held is None:
+        delete = inner.Delete(id=number, within=desk.names.within, spares=("reserved",))
+        answer = await desk.dialect.ask(delete)
+        return parser.DELETED if answer["success"] else parser.of_failure(answer)
+    answer = _DONE if held.is_gone else await desk.dialect.ask(params.Finish(id=held.id, lease=held.lease))
+    return _deleted(connection, number, answer)
+
+
+async def release(connection: Connection, number: int, priority: int, delay: int) -> bytes:
+    """A job that it holds goes back, with another priority, now or later."""
+    held = connection.holds(number)
+    if held is None or held.is_gone:
+        return parser.NOT_FOUND
+    level = parser.level(connection.desk.options.levels, priority)
+    release = inner.Release(
+        id=held.id,
+        lease=held.lease,
+        delay=delay,
+        note=held.new_note(connection.desk, level, priority, delay),
+        priority=level,
+    )
+    answer = await connection.desk.dialect.ask(release)
+    if not answer["success"]:
+        return _refused(connection, number, answer)
+    del connection.held[number]
+    return parser.BURIED if answer["state"] == "dead" else parser.RELEASED
+
+
+async def bury(connection: Connection, number: int, priority: int) -> bytes:
+    """A job that it holds is put aside until it is kicked."""
+    held = connection.holds(number)
+    if held is None or held.is_gone:
+        return parser.NOT_FOUND
+    note = held.new_note(connection.desk, held.level, priority)
+    answer = await connection.desk.dialect.ask(inner.Bury(id=held.id, lease=held.lease, note=note))
+    if not answer["success"]:
+        return _refused(connection, number, answer)
+    del connection.held[number]
+    return parser.BURIED
+
+
+async def touch(connection: Connection, number: int) -> bytes:
+    """The lease of a job that it holds begins again."""
+    held = connection.holds(number)
+    if held is None or held.is_gone:
+        return parser.NOT_FOUND
+    begun = connection.now
+    answer = await connection.desk.dialect.ask(inner.Touch(id=held.id, lease=held.lease))
+    if not answer["success"]:
+        return _refused(connection, number, answer)
+    held.ends = begun + held.ttr_s
+    return parser.TOUCHED
+
+
+def _refused(connection: Connection, number: int, answer: Answer) -> bytes:
+    """Nothing was done. A job that was found to be no longer its own is no longer held."""
+    reply = parser.of_failure(answer)
+    if reply is parser.NOT_FOUND:
+        del connection.held[number]
+    return reply

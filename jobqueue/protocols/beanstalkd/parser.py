@@ -1,18 +1,175 @@
-"""The parser of a connection: from the bytes of a client to requests, as beanstalkd itself reads them.
+"""The parser of a connection: from the bytes of a client to requests, as beanstalkd itself reads them; and the words of
+its protocol: answers, tubes, priorities.
 
 A request is the name of its command and its arguments, checked for form. What cannot be read is a `REFUSED` one with
-the answer to it; the bytes behind it are the next command. Only a first line that is no command is `STRANGE`: it comes
-from a program that speaks another protocol, which a web page may have made to send it, and nothing behind it is read.
+the answer to it; the bytes after it are the next command. Only a first line that is no command is `STRANGE`: it comes
+from a program that speaks another protocol, which a web page may have made to send it, and nothing after it is read.
+
+beanstalkd's 2^32 priorities, smaller ones first, are our ten levels, and the note of a job keeps the exact number. The
+note also keeps the delay that the job was last given. A job has a note only where these differ from the smallest
+priority of its level, and no delay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import string
+import struct
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jobqueue.protocols.beanstalkd.replies import BAD_FORMAT, EXPECTED_CRLF, JOB_TOO_BIG, UNKNOWN_COMMAND
-from jobqueue.protocols.beanstalkd.tubes import is_tube
+from jobqueue.commands.answers import Answer
 from jobqueue.schema.fields import TEN_YEARS_S
+from jobqueue.wires import parameters
+
+BAD_FORMAT = b"BAD_FORMAT\r\n"
+BURIED = b"BURIED\r\n"
+DEADLINE_SOON = b"DEADLINE_SOON\r\n"
+DELETED = b"DELETED\r\n"
+DRAINING = b"DRAINING\r\n"
+EXPECTED_CRLF = b"EXPECTED_CRLF\r\n"
+INTERNAL_ERROR = b"INTERNAL_ERROR\r\n"
+JOB_TOO_BIG = b"JOB_TOO_BIG\r\n"
+KICKED_ONE = b"KICKED\r\n"
+NOT_FOUND = b"NOT_FOUND\r\n"
+NOT_IGNORED = b"NOT_IGNORED\r\n"
+OUT_OF_MEMORY = b"OUT_OF_MEMORY\r\n"
+PAUSED = b"PAUSED\r\n"
+RELEASED = b"RELEASED\r\n"
+TIMED_OUT = b"TIMED_OUT\r\n"
+TOUCHED = b"TOUCHED\r\n"
+UNKNOWN_COMMAND = b"UNKNOWN_COMMAND\r\n"
+NOTHING = b""
+"""The connection is closed instead."""
+
+_OF_CODES = {
+    "TOPIC_FULL": OUT_OF_MEMORY,
+    "NO_ROOM": OUT_OF_MEMORY,
+    "TOO_LARGE": JOB_TOO_BIG,
+    "NOT_FOUND": NOT_FOUND,
+    "RESERVED": NOT_FOUND,
+    "NOT_RESERVED": NOT_FOUND,
+    "STALE_LEASE": NOT_FOUND,
+    "TOO_LATE": NOT_FOUND,
+    "WRONG_STATE": NOT_FOUND,
+    "SHUTTING_DOWN": DRAINING,
+}
+
+
+def of_failure(answer: Answer) -> bytes:
+    """The answer to a command that was refused."""
+    return _OF_CODES.get(answer["code"], INTERNAL_ERROR)
+
+
+def job(word: bytes, number: int, data: bytes) -> bytes:
+    """A job: RESERVED or FOUND."""
+    return b"%b %d %d\r\n%b\r\n" % (word, number, len(data), data)
+
+
+def document(text: str) -> bytes:
+    """A document in YAML, without its first line."""
+    data = f"---\n{text}".encode()
+    return b"OK %d\r\n%b\r\n" % (len(data), data)
+
+
+DEFAULT = "default"
+MOST_WATCHED = 100
+
+_LONGEST = 200
+_CHARACTERS = (string.ascii_letters + string.digits + "-+/;.$_()").encode()
+_UNFIT = re.compile(r'[\x00-\x1f\x7f"\\]')  # in a line, or within quotes
+
+
+def is_tube(name: bytes) -> bool:
+    """Whether it may be the name of a tube."""
+    return 0 < len(name) <= _LONGEST and not name.startswith(b"-") and not name.translate(None, _CHARACTERS)
+
+
+class Names:
+    """Tubes by the names of their topics, and back."""
+
+    __slots__ = ("_prefix", "_topics")
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._topics: dict[str, str] = {}  # of names in use: thousands of connections share one string
+
+    @property
+    def within(self) -> str:
+        """Where its topics are, as the conditions of commands say it."""
+        return f"{self._prefix}*" if self._prefix else ""
+
+    @property
+    def prefix(self) -> str:
+        """What its topics begin with."""
+        return self._prefix
+
+    def topic(self, tube: str) -> str | None:
+        """The topic of a tube; None where its name is too long."""
+        topic = self._prefix + parameters.escaped(tube)
+        return topic if parameters.fits(topic) else None
+
+    def tube(self, topic: str) -> str:
+        """The tube of a topic. One that would break a line, or the quotes around it, stays escaped."""
+        name = topic.removeprefix(self._prefix)
+        plain = parameters.plain(name)
+        return name if _UNFIT.search(plain) else plain
+
+
+class Tubes:
+    """What the connections of this process do with their tubes, by topic."""
+
+    def __init__(self) -> None:
+        self.using: Counter[str] = Counter()
+        self.watching: Counter[str] = Counter()
+        self.deletes: Counter[str] = Counter()
+        """Deleted jobs; of a tube that is in use here."""
+        self.pauses: Counter[str] = Counter()
+        self._known: dict[str, str] = {}
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self.using or topic in self.watching
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.using | self.watching)
+
+    def shared(self, topic: str) -> str:
+        """The same string for all connections that use or watch a topic."""
+        return self._known.setdefault(topic, topic)
+
+    def use(self, topic: str) -> str:
+        """A connection uses it from now on."""
+        self.using[topic] += 1
+        return self.shared(topic)
+
+    def watch(self, topic: str) -> str:
+        """A connection watches it from now on."""
+        self.watching[topic] += 1
+        return self.shared(topic)
+
+    def unuse(self, topic: str) -> None:
+        """A connection uses it no more."""
+        self._end(self.using, topic)
+
+    def ignore(self, topic: str) -> None:
+        """A connection watches it no more."""
+        self._end(self.watching, topic)
+
+    def count(self, counter: Counter[str], topic: str) -> None:
+        """Count what was done with a tube; one that nobody here uses is not remembered."""
+        if topic in self:
+            counter[topic] += 1
+
+    def _end(self, counter: Counter[str], topic: str) -> None:
+        counter[topic] -= 1
+        if not counter[topic]:
+            del counter[topic]
+        if topic not in self:
+            for each in (self.deletes, self.pauses, self._known):
+                each.pop(topic, None)
+
 
 LONGEST_LINE = 224  # bytes, with its end
 REFUSED = "refused"
@@ -195,3 +352,42 @@ _PLAIN: dict[bytes, Request] = {word.encode(): (word, ()) for word in _WORDS}
 """Those without."""
 _BEGINNINGS = (*_PLAIN, b"pause-tube")
 """What begins so is a command that cannot be read, not an unknown one."""
+
+
+_NOTE = struct.Struct(">cII")
+_MARK = b"b"  # other dialects have notes of their own
+_HIGHEST = 9
+
+
+def level(levels: Sequence[int], priority: int) -> int:
+    """The level of a priority. `levels`: the upper ends of the levels 9 to 1."""
+    return _HIGHEST - bisect_left(levels, priority)
+
+
+def first(levels: Sequence[int], level: int) -> int:
+    """The smallest priority of a level."""
+    return levels[_HIGHEST - level - 1] + 1 if level < _HIGHEST else 0
+
+
+def written(levels: Sequence[int], level: int, priority: int, delay: int) -> bytes:
+    """The note of a job; empty where it needs none."""
+    if not delay and priority == first(levels, level):
+        return b""
+    return _NOTE.pack(_MARK, priority, delay)
+
+
+def is_foreign(note: bytes) -> bool:
+    """Whether a note is that of another dialect, which must stay."""
+    return bool(note) and not _is_own(note)
+
+
+def read(levels: Sequence[int], level: int, note: bytes) -> tuple[int, int]:
+    """The priority and the delay that a job was last given."""
+    if not _is_own(note):
+        return first(levels, level), 0
+    _, priority, delay = _NOTE.unpack(note)
+    return priority, delay
+
+
+def _is_own(note: bytes) -> bool:
+    return len(note) == _NOTE.size and note.startswith(_MARK)

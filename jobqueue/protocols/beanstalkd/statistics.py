@@ -1,4 +1,6 @@
-"""The statistics, with the keys of beanstalkd in its order."""
+"""The statistics, with the keys of beanstalkd in its order; and the commands that choose tubes, pause them and list
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,15 @@ import platform
 import resource
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from buckets import Job, State, Tag
 from jobqueue import __version__
-from jobqueue.protocols.beanstalkd import priorities, replies
+from jobqueue.protocols.beanstalkd import parser
 from jobqueue.protocols.beanstalkd.connection import Connection, Desk
-from jobqueue.protocols.beanstalkd.tubes import DEFAULT
-from jobqueue.schema import inner
+from jobqueue.protocols.beanstalkd.parser import DEFAULT, MOST_WATCHED
+from jobqueue.schema import inner, params
 from jobqueue.schema.fields import TEN_YEARS_S
 
 _STATES = {State.READY: "ready", State.DELAYED: "delayed", State.RESERVED: "reserved", State.DEAD: "buried"}
@@ -35,14 +38,14 @@ async def stats_job(connection: Connection, number: int) -> bytes:
     """What is known of a job."""
     answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within, body=False))
     if not answer["success"]:
-        return replies.of_failure(answer)
+        return parser.of_failure(answer)
     job = answer["job"]
-    return _document(_of_job(connection.desk, number, job)) if job.state in _STATES else replies.NOT_FOUND
+    return _document(_of_job(connection.desk, number, job)) if job.state in _STATES else parser.NOT_FOUND
 
 
 def _of_job(desk: Desk, number: int, job: Job) -> dict[str, Any]:
     now_ms = desk.dialect.tools.redis_s() * 1000
-    priority, delay = priorities.read(desk.options.levels, job.priority, job.optional.get(Tag.NOTE, b""))
+    priority, delay = parser.read(desk.options.levels, job.priority, job.optional.get(Tag.NOTE, b""))
     is_timed = job.state in (State.DELAYED, State.RESERVED)
     return {
         "id": number,
@@ -67,12 +70,12 @@ async def stats_tube(connection: Connection, tube: str) -> bytes:
     desk = connection.desk
     topic = desk.names.topic(tube)
     if topic is None:
-        return replies.BAD_FORMAT
+        return parser.BAD_FORMAT
     answer = await desk.dialect.ask(inner.Stats(topic=topic))
     if not answer["success"]:
-        return replies.of_failure(answer)
+        return parser.of_failure(answer)
     if not (answer["known"] or topic in desk.tubes or tube == DEFAULT):
-        return replies.NOT_FOUND
+        return parser.NOT_FOUND
     tubes, pause_s = desk.tubes, _pause_s(answer["paused_until"], desk.dialect.tools.redis_s())
     return _document(
         {
@@ -103,7 +106,7 @@ async def stats(connection: Connection) -> bytes:
     answer = await desk.dialect.ask(inner.Stats(within=desk.names.prefix))
     topics = await desk.dialect.ask(inner.Names(within=desk.names.prefix))
     if not (answer["success"] and topics["success"]):
-        return replies.of_failure(answer if topics["success"] else topics)
+        return parser.of_failure(answer if topics["success"] else topics)
     names = {*topics["names"], *desk.tubes}
     figures = answer["figures"]
     return _document(
@@ -180,4 +183,85 @@ def _quoted(text: str) -> str:
 
 
 def _document(values: dict[str, Any]) -> bytes:
-    return replies.document("".join(f"{key}: {value}\n" for key, value in values.items()))
+    return parser.document("".join(f"{key}: {value}\n" for key, value in values.items()))
+
+
+async def use(connection: Connection, tube: str) -> bytes:
+    """Put jobs into another tube from now on."""
+    topic = connection.desk.names.topic(tube)
+    if topic is None:
+        return parser.BAD_FORMAT
+    tubes = connection.desk.tubes
+    used, connection.used = connection.used, tubes.use(topic)
+    tubes.unuse(used)
+    return b"USING %b\r\n" % tube.encode()
+
+
+async def list_tube_used(connection: Connection) -> bytes:
+    """The tube that it uses."""
+    return b"USING %b\r\n" % connection.desk.names.tube(connection.used).encode()
+
+
+async def watch(connection: Connection, tube: str) -> bytes:
+    """Reserve jobs from this tube, too."""
+    topic = connection.desk.names.topic(tube)
+    if topic is None:
+        return parser.BAD_FORMAT
+    if topic not in connection.watched:
+        if len(connection.watched) >= MOST_WATCHED:
+            return parser.OUT_OF_MEMORY
+        connection.watched += (connection.desk.tubes.watch(topic),)
+    return _watching(connection)
+
+
+async def ignore(connection: Connection, tube: str) -> bytes:
+    """Reserve no more jobs from this tube, unless it is the only one."""
+    topic = connection.desk.names.topic(tube)
+    if topic in connection.watched:
+        if len(connection.watched) == 1:
+            return parser.NOT_IGNORED
+        connection.watched = tuple(each for each in connection.watched if each != topic)
+        connection.desk.tubes.ignore(topic)
+    return _watching(connection)
+
+
+def _watching(connection: Connection) -> bytes:
+    return b"WATCHING %d\r\n" % len(connection.watched)
+
+
+async def pause_tube(connection: Connection, tube: str, seconds: int) -> bytes:
+    """Hand out none of its jobs for so many seconds."""
+    desk = connection.desk
+    topic = desk.names.topic(tube)
+    if topic is None:
+        return parser.BAD_FORMAT
+    if topic not in desk.tubes:
+        known = await desk.dialect.ask(inner.Stats(topic=topic))
+        if not (known["success"] and known["known"]):
+            return parser.NOT_FOUND if known["success"] else parser.of_failure(known)
+    pause = params.Pause(topic=topic, seconds=seconds) if seconds else params.Resume(topic=topic)
+    answer = await desk.dialect.ask(pause)
+    if not answer["success"]:
+        return parser.of_failure(answer)
+    desk.tubes.count(desk.tubes.pauses, topic)
+    return parser.PAUSED
+
+
+async def list_tubes(connection: Connection) -> bytes:
+    """All tubes."""
+    desk = connection.desk
+    answer = await desk.dialect.ask(inner.Names(within=desk.names.prefix))
+    if not answer["success"]:
+        return parser.of_failure(answer)
+    return _listed({desk.names.tube(topic) for topic in {*answer["names"], *desk.tubes}})
+
+
+async def list_tubes_watched(connection: Connection) -> bytes:
+    """Those that it watches."""
+    return _listed(map(connection.desk.names.tube, connection.watched), default=False)
+
+
+def _listed(tubes: Iterable[str], *, default: bool = True) -> bytes:
+    """A list of tubes, in order; `default` exists always."""
+    ordered = [DEFAULT, *sorted(set(tubes) - {DEFAULT})] if default else tubes
+    return parser.document("".join(f"- {tube}\n" for tube in ordered))

@@ -1,32 +1,227 @@
-"""What each action does, and what its answer has that its request had not."""
+"""The actions: what each does, and what its answer adds to its request.
+
+An answer echoes the request. What is echoed stays as it came: a member is read only where an action needs it, and a
+number that no reader here could hold comes back digit by digit.
+
+A produce becomes an add: its times are seconds since the epoch, and a job comes again every `retry` s until its `ttl`.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from buckets import Job, Stats
+import msgspec
+import orjson
+from msgspec import Raw
+
+from buckets import Job, State, Stats
 from jobqueue.access.grants import GRANT
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import QueueServer
-from jobqueue.errors import Unauthorized
+from jobqueue.errors import BadField, BadJson, TooLarge, Unauthorized
 from jobqueue.protocols import Dialect
-from jobqueue.protocols.queue_server.produce import is_last, new_job
-from jobqueue.protocols.queue_server.request import (
-    FIELD_ERROR,
-    FORBIDDEN,
-    INVALID_ACTION,
-    NOT_SUPPORTED,
-    SYSTEM_ERROR,
-    TOO_LARGE,
-    Plus,
-    Refused,
-    Request,
-    refusal,
-)
 from jobqueue.schema import inner
+from jobqueue.schema.fields import DAY_S, TEN_YEARS_S
 from jobqueue.wires import parameters
-from jobqueue.wires.parameters import given_text
+from jobqueue.wires.parameters import given_text, stored_text
+
+Plus = dict[str, Any]
+"""What an answer has that its request had not."""
+
+FIELD_ERROR, TIME_ERROR, SYSTEM_ERROR = "field error", "time error", "system error"
+INVALID_ACTION, NOT_SUPPORTED = "invalid action", "not support"
+TOO_LARGE, FORBIDDEN = "too large", "forbidden"
+
+_NEVER_ECHOED = ("token", "code", "reason", "detail")
+_FOR_KNOWING = ("action", "queue", "seq")
+_SHORT = 2_000  # bytes
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?")
+
+
+class Refused(BadField):
+    """A request that cannot be carried out, with the word of queue_server for it."""
+
+    def __init__(self, reason: str, detail: str, field: str | None = None) -> None:
+        super().__init__(detail, field=field)
+        self.reason = reason
+
+
+def refusal(reason: str, detail: str) -> Plus:
+    """What the answer to a refused request has."""
+    return {"code": -1, "reason": reason, "detail": detail}
+
+
+class Request:
+    """The members of a request. Of two with one name the last one counts."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises BadJson for what is no object."""
+        self._members = _read(raw)
+
+    def text(self, name: str) -> str | None:
+        """A string; None where there is none. Raises Refused for anything else, and for half a character."""
+        raw = self._given(name)
+        if raw is None:
+            return None
+        try:
+            return _TEXT.decode(raw)
+        except msgspec.DecodeError:
+            raise Refused(FIELD_ERROR, f"{name} is a string of whole characters", name) from None
+
+    def needed(self, name: str) -> str:
+        """A string that must be there. Raises Refused."""
+        text = self.text(name)
+        if text is None:
+            raise Refused(FIELD_ERROR, f"{name} is missing", name)
+        return text
+
+    def integer(self, name: str) -> int | None:
+        """An integer, also as an integral number or as a string of digits. Raises Refused for anything else."""
+        raw = self._given(name)
+        if raw is None:
+            return None
+        word = raw.removeprefix(b'"').removesuffix(b'"').decode()
+        if _INTEGER.fullmatch(word):
+            return int(word)
+        number = float(word) if not raw.startswith(b'"') and _NUMBER.fullmatch(word) else 0.5
+        if not number.is_integer() or abs(number) >= 1e18:
+            raise Refused(FIELD_ERROR, f"{name} is an integer", name)
+        return int(number)
+
+    def seconds(self, name: str, most: int) -> float:
+        """A number of seconds up to `most`; 0 where there is none. Raises Refused for anything else."""
+        word = (self._given(name) or b"0").decode()
+        seconds = float(word) if _NUMBER.fullmatch(word) else -1.0
+        if not 0 <= seconds <= most:
+            raise Refused(FIELD_ERROR, f"{name} is a number of seconds from 0 to {most}", name)
+        return seconds
+
+    def answer(self, less: Iterable[str], plus: Plus) -> bytes:
+        """The answer: the request with members less and plus."""
+        gone = {*_NEVER_ECHOED, *less, *plus}
+        parts = [b"%b:%b" % (_echo_name(name), _echo(raw)) for name, raw in self._members.items() if name not in gone]
+        return b"{" + b",".join([*parts, orjson.dumps(plus)[1:-1]]) + b"}"
+
+    def short_answer(self, plus: Plus) -> bytes:
+        """An answer that repeats no more than a client needs to know it for its own."""
+        gone = [name for name, raw in self._members.items() if name not in _FOR_KNOWING or len(raw) > _SHORT]
+        return self.answer(gone, plus)
+
+    def _given(self, name: str) -> bytes | None:
+        """A member as it came; a null is as good as none."""
+        raw = self._members.get(name)
+        return None if raw == b"null" else raw
+
+
+def _read(raw: bytes) -> dict[str, bytes]:
+    try:
+        text = raw.decode()
+        return {name: bytes(value).strip() for name, value in _MEMBERS.decode(raw).items()}
+    except UnicodeDecodeError:
+        raise BadJson("a request is UTF-8") from None
+    except RecursionError:
+        raise BadJson("a request is nested too deeply") from None
+    except msgspec.DecodeError:
+        return _read_halves(text)
+
+
+def _read_halves(text: str) -> dict[str, bytes]:
+    """The members of an object whose strings may hold halves of characters (`\\ud83d` alone)."""
+    try:
+        members = json.loads(text)
+        if isinstance(members, dict):
+            return {name: json.dumps(value, allow_nan=False).encode() for name, value in members.items()}
+    except (ValueError, RecursionError):
+        pass
+    raise BadJson("a request is a JSON object")
+
+
+def _echo_name(name: str) -> bytes:
+    try:
+        return orjson.dumps(name)
+    except orjson.JSONEncodeError:  # half a character
+        return json.dumps(name).encode()
+
+
+def _echo(raw: bytes) -> bytes:
+    """A member as answers have it: a string without the escapes that it needs not have."""
+    if raw.startswith(b'"') and b"\\" in raw:
+        try:
+            return orjson.dumps(_TEXT.decode(raw))
+        except msgspec.DecodeError:
+            pass  # half a character
+    return raw
+
+
+_TTL_S = 3600  # from the delay on
+_MOST_TRIES = 65_535
+_LATEST = 100_000_000_000  # seconds since the epoch
+_NOTE = b"ttl "  # before the seconds: other systems leave notes too
+
+
+class Times(NamedTuple):
+    """Seconds since the epoch."""
+
+    due: int | None
+    """None: at once."""
+    ttl: int
+
+
+def new_job(request: Request, topic: str, max_body_bytes: int, now_s: float) -> inner.Add:
+    """`now_s`: the time by Redis's clock. Raises Refused."""
+    body = _body(request.needed("data"), max_body_bytes)
+    retry = request.integer("retry") or 0
+    if retry < 0:
+        raise Refused(FIELD_ERROR, "retry is 0 (at most once) or the seconds after which it comes again", "retry")
+    now = int(now_s)
+    times = _times(request, now)
+    add = inner.Add(topic=topic, body=Raw(body), ttr=0.0, tries=1, retention=0.0, numbered=True)
+    if times.due is not None:
+        add.at = float(times.due)
+    if retry:
+        add.ttr = float(min(retry, DAY_S))
+        add.tries = _tries(times.ttl - max(times.due or 0, now), retry)
+        add.note = _NOTE + b"%d" % times.ttl
+    return add
+
+
+def is_last(job: Job) -> bool:
+    """Whether the next delivery of a popped job would come after its ttl."""
+    if job.state is not State.RESERVED or not job.note.startswith(_NOTE):
+        return False
+    return job.next >= int(job.note.removeprefix(_NOTE)) * 1000
+
+
+def _body(data: str, max_body_bytes: int) -> bytes:
+    try:
+        return stored_text(data, max_body_bytes)
+    except TooLarge as error:
+        raise Refused(FIELD_ERROR, error.message, "data") from None
+
+
+def _times(request: Request, now: int) -> Times:
+    delay, ttl = request.integer("delay"), request.integer("ttl")
+    due = now if delay is None else delay
+    ends = due + _TTL_S if ttl is None else ttl
+    if due > ends:
+        raise Refused(TIME_ERROR, "ttl is before delay" if delay is not None else "ttl is in the past", "ttl")
+    if due > now + TEN_YEARS_S or ends > _LATEST:
+        raise Refused(FIELD_ERROR, "delay and ttl are seconds since the epoch, and delay is within ten years", "delay")
+    return Times(None if delay is None else max(due, 0), max(ends, 0))
+
+
+def _tries(span: int, retry: int) -> int:
+    """How often it can be delivered, at most; 0: no limit."""
+    tries = max(1, -(-span // retry))
+    return 0 if tries > _MOST_TRIES else tries
+
 
 MOST_DATAGRAM = 60_000  # bytes of an answer by UDP
 

@@ -7,8 +7,7 @@ import asyncio
 from jobqueue.dialect_settings import QueueServer
 from jobqueue.protocols import SocketDialect, Tools
 from jobqueue.protocols.queue_server.actions import Actions
-from jobqueue.protocols.queue_server.connection import Connection
-from jobqueue.protocols.queue_server.datagrams import Datagrams
+from jobqueue.protocols.queue_server.connection import Connection, Datagrams
 from jobqueue.wires.stream import Streams
 
 

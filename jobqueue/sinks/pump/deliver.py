@@ -15,8 +15,8 @@ from jobqueue.errors import SettingsError
 from jobqueue.loops import stop_on_signals
 from jobqueue.sinks import Common, Down, WrongDestination
 from jobqueue.sinks.pump import file as files
-from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import File, Service, kind_of
+from jobqueue.sinks.pump.notices import Figures
 from jobqueue.sinks.pump.pump import Pump
 from jobqueue.sinks.pump.strict import StrictPump
 

@@ -13,13 +13,10 @@ from jobqueue_client.access.options import AccessFields
 from jobqueue_client.worker.report import OnEvent
 
 from jobqueue.sinks import Common
-from jobqueue.sinks.pump.answers import loads
-from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
-from jobqueue.sinks.pump.notices import Notices
-from jobqueue.sinks.pump.pauses import Pauses, Trial
-from jobqueue.sinks.pump.sender import NotSent, Sender, TopicWaits
-from jobqueue.sinks.pump.way import Way
+from jobqueue.sinks.pump.messages import NotSent, Sender, TopicWaits
+from jobqueue.sinks.pump.notices import Figures, Notices, loads
+from jobqueue.sinks.pump.way import Pauses, Trial, Way
 
 log = structlog.get_logger()
 

@@ -27,13 +27,10 @@ from jobqueue_client.worker.lease import Leases
 from jobqueue_client.worker.report import Report
 
 from jobqueue.sinks import Common, delivered_at
-from jobqueue.sinks.pump.answers import loads
-from jobqueue.sinks.pump.figures import Figures
 from jobqueue.sinks.pump.file import kind_of
-from jobqueue.sinks.pump.notices import Notices
-from jobqueue.sinks.pump.pauses import Pauses, Trial
-from jobqueue.sinks.pump.sender import NotSent, Sender, TopicWaits
-from jobqueue.sinks.pump.way import Way
+from jobqueue.sinks.pump.messages import NotSent, Sender, TopicWaits
+from jobqueue.sinks.pump.notices import Figures, Notices, loads
+from jobqueue.sinks.pump.way import Pauses, Trial, Way
 
 log = structlog.get_logger()
 

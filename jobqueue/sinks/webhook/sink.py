@@ -15,11 +15,8 @@ from jobqueue.errors import SettingsError
 from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused
 from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard
-from jobqueue.sinks.webhook.callback import Callback, target
-from jobqueue.sinks.webhook.caller import Caller
-from jobqueue.sinks.webhook.failures import NoConnection
-from jobqueue.sinks.webhook.host_slots import HostSlots
-from jobqueue.sinks.webhook.verdicts import judge
+from jobqueue.sinks.webhook.callback import Callback, judge, target
+from jobqueue.sinks.webhook.caller import Caller, HostSlots, NoConnection
 
 _KEPT = re.compile(
     "host|content-length|content-type|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect"

@@ -19,10 +19,8 @@ from jobqueue.sinks import delivered_at
 from jobqueue.sinks.webhook import callback as callbacks
 from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
-from jobqueue.sinks.webhook.callback import BadCallback
-from jobqueue.sinks.webhook.caller import Caller, host_of
-from jobqueue.sinks.webhook.host_slots import Full, HostSlots
-from jobqueue.sinks.webhook.verdicts import judge, pause_s
+from jobqueue.sinks.webhook.callback import BadCallback, judge, pause_s
+from jobqueue.sinks.webhook.caller import Caller, Full, HostSlots, host_of
 
 log = structlog.get_logger()
 

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from jobqueue.protocols import lmstfy, mykit
 from jobqueue.protocols.beanstalkd.dialect import COMMANDS
 from jobqueue.protocols.beanstalkd.parser import REFUSED
 from jobqueue.protocols.camellia import dialect as camellia
-from jobqueue.protocols.lmstfy import dialect as lmstfy
-from jobqueue.protocols.mykit import dialect as mykit
 from jobqueue.protocols.queue_server.actions import Actions
 
 ID = "kept"

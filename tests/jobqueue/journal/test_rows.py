@@ -8,8 +8,7 @@ import pytest
 
 from buckets.events.codec import Entry, Event, read_all
 from buckets.job import State, Verb
-from jobqueue.journal.minutes import less, minutes_of
-from jobqueue.journal.rows import Collector, Rows, words_of
+from jobqueue.journal.rows import Collector, Rows, less, minutes_of, words_of
 from jobqueue.journal.writing import EVENT, JOB, MINUTE
 from tests.jobqueue.journal.telling import NOW, event, life, options
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from jobqueue.journal.database import engine_of
 from jobqueue.journal.url import address
-from jobqueue.sinks.sql.inbox import inbox
+from jobqueue.sinks.sql import inbox
 from tests.kit import databases
 from tests.kit.brokers import Broker, Received
 

@@ -13,9 +13,8 @@ from sqlalchemy import Table, insert
 from buckets.events.codec import Event
 from buckets.job import Cause, State, Verb
 from buckets.pool.pool import Pool
-from jobqueue.journal.auditing import questions
-from jobqueue.journal.auditing.asked import Asked, Found, Inexact, place_of
-from jobqueue.journal.auditing.questions import QUESTIONS
+from jobqueue.journal import audit
+from jobqueue.journal.audit import QUESTIONS, Asked, Found, Inexact, place_of
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.tables import gap, position, refused
 from jobqueue.metrics.process import LATENESS_S
@@ -37,7 +36,7 @@ async def teller(journal_url: str) -> AsyncIterator[Teller]:
 
 
 async def asked(url: str, name: str, since_ms: int = NOW, until_ms: int = NOW + 24 * HOUR, **fields: Any) -> Found:
-    return await questions.ask(url, None, name, Asked(since_ms * 1000, until_ms * 1000, **fields))
+    return await audit.ask(url, None, name, Asked(since_ms * 1000, until_ms * 1000, **fields))
 
 
 async def rows(url: str, name: str, **fields: Any) -> list[list[Any]]:
@@ -310,7 +309,7 @@ async def test_only_one_source_is_asked(journal_url: str, teller: Teller) -> Non
     for name, count in ((SOURCE, 1), ("other", 2)):
         asked_of = Asked(NOW * 1000, (NOW + HOUR) * 1000, over_s=1.0)
         for question in ("late", "waited"):
-            assert columns((await questions.ask(journal_url, name, question, asked_of)).rows, 1) == [(count,)]
+            assert columns((await audit.ask(journal_url, name, question, asked_of)).rows, 1) == [(count,)]
 
 
 async def test_topics_are_matched_by_their_bytes(journal_url: str, teller: Teller) -> None:

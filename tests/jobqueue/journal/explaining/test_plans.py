@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from bench.explain import fill
 from buckets.job import State
-from jobqueue.journal.auditing.asked import Asked
-from jobqueue.journal.auditing.questions import QUESTIONS
+from jobqueue.journal.audit import QUESTIONS, Asked
 from jobqueue.journal.explainer import explain_of
 from jobqueue.journal.explaining.timeline import Wait
 from jobqueue.journal.history import Journal

@@ -6,8 +6,7 @@ import pytest
 
 from buckets.job import Cause, State, Verb
 from jobqueue.journal.explaining.timeline import Line, Sums, timeline, waits
-from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, Meanwhile, Pause
-from jobqueue.journal.explaining.waiting import why
+from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, Meanwhile, Pause, why
 from tests.jobqueue.journal.explaining.lives import NOON, Life, ms, us
 
 D, R, V, X = State.DELAYED, State.READY, State.RESERVED, State.DEAD

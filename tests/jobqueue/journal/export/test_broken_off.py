@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[4]
 
 _SMALL_FILES = """
 from jobqueue.cli.main import main
-from jobqueue.journal.export import folder, lines
+from jobqueue.journal.export import lines
+from jobqueue.journal.export import folder
 folder._MOST_ROWS, lines._BLOCK, lines._ROWS = 2_000, 1 << 18, 1000
 main()
 """

@@ -9,7 +9,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from buckets.pool.pool import Pool
 from jobqueue.journal import database
-from jobqueue.journal.reading import lock, shard, walk
+from jobqueue.journal.reading import shard, walk
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.kit.databases import Server
@@ -26,7 +26,7 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard, "_LOOK_S", 0.02)
     monkeypatch.setattr(shard, "_LIVING_S", 0.3)
     monkeypatch.setattr(walk, "_LOOK_S", 0.02)
-    monkeypatch.setattr(lock, "EVERY_S", 0.2)
+    monkeypatch.setattr(shard, "EVERY_S", 0.2)
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

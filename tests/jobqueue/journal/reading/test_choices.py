@@ -11,17 +11,16 @@ from structlog.testing import capture_logs
 
 from buckets.job import Verb
 from buckets.pool.pool import Pool
-from jobqueue.journal import choices
-from jobqueue.journal.auditing import questions
-from jobqueue.journal.auditing.asked import Asked
+from jobqueue.journal import audit, choices
+from jobqueue.journal.audit import Asked
 from jobqueue.journal.choices import Change, Choice
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.explainer import explain_from
 from jobqueue.journal.reading.verdict import UNKNOWN
 from jobqueue.journal.restoring import beginning
+from jobqueue.journal.restoring.candidates import Past
 from jobqueue.journal.restoring.choice import Choice as Restored
 from jobqueue.journal.restoring.choice import NotBegun
-from jobqueue.journal.restoring.past import Past
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.tables import choice
 from jobqueue.journal.url import Refused
@@ -170,7 +169,7 @@ async def test_what_ended_while_no_events_were_kept_does_not_come_back_as_it_was
 
 
 async def ask(url: str, name: str, since: int, until: int, by: Any = "topic") -> list[list[Any]]:
-    return (await questions.ask(url, None, name, Asked(since, until, by=by))).rows
+    return (await audit.ask(url, None, name, Asked(since, until, by=by))).rows
 
 
 async def test_questions_about_events_that_are_not_kept_are_refused_and_others_answered(

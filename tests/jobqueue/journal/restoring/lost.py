@@ -27,10 +27,9 @@ from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.restoring.choice import Choice, Sums
-from jobqueue.journal.restoring.passing import Passing
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.restore import Restore
-from jobqueue.journal.restoring.runs import Run
+from jobqueue.journal.restoring.runs import Passing, Run
 from tests.jobqueue.journal.filling import found
 from tests.kit.waiting import until
 

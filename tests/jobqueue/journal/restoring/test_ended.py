@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from buckets.job import State, Tag
-from jobqueue.journal.restoring import ended
+from jobqueue.journal.restoring import restore
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one
 from tests.jobqueue.journal.restoring.lost import World
@@ -28,7 +28,7 @@ FULL: dict[str, Any] = {
 
 async def again(world: World, *ids: str, **how: Any) -> tuple[dict[str, int], dict[str, list[str]], list[str]]:
     await world.drained()
-    sums, others = await ended.bring_back(world.reading, world.pool, ids, "restore:1", **how)
+    sums, others = await restore.bring_back(world.reading, world.pool, ids, "restore:1", **how)
     return {name: number for name, number in sums.counts.items() if number}, sums.named, others
 
 
@@ -76,6 +76,6 @@ async def test_a_job_that_was_added_again_meanwhile_stays_as_it_is(world: World)
     await delete(world.pool, "a")
     await world.drained()
     await add(world.pool, "a", body=b"2", if_exists="renew")
-    sums, others = await ended.bring_back(world.reading, world.pool, ["a"], "restore:1", stale=True)
+    sums, others = await restore.bring_back(world.reading, world.pool, ["a"], "restore:1", stale=True)
     assert (sums.counts["known"], others) in ((1, []), (0, ["a"]))  # as the journal has read the add, or not
     assert (await get(world.pool, "a")).body == b"2"

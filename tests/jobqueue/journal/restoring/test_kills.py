@@ -12,7 +12,7 @@ from buckets.errors import JobQueueError
 from buckets.events.restoring import Asked, Restoring
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
-from jobqueue.journal.restoring import listing, restore
+from jobqueue.journal.restoring import candidates, restore
 from jobqueue.journal.restoring.choice import Choice
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.restore import Restore
@@ -74,7 +74,7 @@ async def carry_out(world: World, fuse: Fuse) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_run_may_be_killed_at_any_command(world: World, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
-    monkeypatch.setattr(listing, "PAGE", 4)
+    monkeypatch.setattr(candidates, "PAGE", 4)
     monkeypatch.setattr(restore, "_MOST_AHEAD", 1)
     pool = world.pool
     jobs = [NewJob(f"j{n}", "t", b"1", delay_ms=n % 2 * HOUR, retention_ms=0) for n in range(24)]

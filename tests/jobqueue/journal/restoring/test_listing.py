@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from buckets.job import State
 from jobqueue.journal.database import open_engine
-from jobqueue.journal.restoring import listing
+from jobqueue.journal.restoring import candidates
+from jobqueue.journal.restoring.candidates import Listing
 from jobqueue.journal.restoring.choice import Choice
-from jobqueue.journal.restoring.listing import Listing
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.tables import job
 from tests.jobqueue.journal.explaining.test_plans import sent
@@ -35,7 +35,7 @@ async def listed(engine: AsyncEngine) -> list[str]:
 async def test_jobs_of_one_time_are_listed_once_each_over_pages(
     journal_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_LISTED", 5)
+    monkeypatch.setattr(candidates, "_LISTED", 5)
     await found(journal_url)
     rows = [("b", 7, "t"), *((f"{number:02}", 5, "t") for number in range(12)), ("a", 8, "t"), ("z", 5, "u")]
     await fill(journal_url, jobs=[delayed(*row) for row in rows])

@@ -7,7 +7,7 @@ from sqlalchemy import delete as delete_from
 
 from buckets.job import State
 from jobqueue.journal import tables
-from jobqueue.journal.restoring import past
+from jobqueue.journal.restoring import candidates
 from jobqueue.journal.restoring.choice import NotBegun
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
@@ -81,14 +81,14 @@ async def test_jobs_that_are_named_come_back_as_they_were_if_they_lived(world: W
 
 async def test_a_time_before_what_is_kept_is_refused_with_what_is(world: World) -> None:
     with pytest.raises(NotBegun, match="keeps no events"):
-        await past.check(world.reading, await world.pool.now_us())
+        await candidates.check(world.reading, await world.pool.now_us())
     before = await world.pool.now_us() - 3_600_000_000
     await add(world.pool, "a")
     await world.drained()
-    await past.check(world.reading, await world.pool.now_us())
+    await candidates.check(world.reading, await world.pool.now_us())
     with pytest.raises(NotBegun, match=r"events go back to 20.*, not to 20"):
-        await past.check(world.reading, before)
+        await candidates.check(world.reading, before)
     async with world.engine.begin() as connection:
         await connection.execute(delete_from(tables.event))
     with pytest.raises(NotBegun, match="keeps no events"):
-        await past.check(world.reading, before)
+        await candidates.check(world.reading, before)

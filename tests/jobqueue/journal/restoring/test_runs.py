@@ -15,7 +15,7 @@ from buckets.events.switch import switch_off
 from buckets.job import NewJob
 from jobqueue.journal import tables
 from jobqueue.journal.reading.verdict import LOST
-from jobqueue.journal.restoring import listing
+from jobqueue.journal.restoring import candidates
 from jobqueue.journal.restoring.choice import Choice, NotBegun, Progress, Stopped
 from jobqueue.journal.restoring.reading import Reading
 from jobqueue.journal.restoring.restore import Restore
@@ -55,7 +55,7 @@ async def _killed_after(world: World, pages: int, cursor: Any = None, run: Run |
 
 
 async def test_a_run_that_died_goes_on_where_it_was(each_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_LISTED", 200)  # so that places are known behind few jobs
+    monkeypatch.setattr(candidates, "_LISTED", 200)  # so that places are known behind few jobs
     names = await lose_many(each_world)
     await _killed_after(each_world, 2)
     there = set(await each_world.records())

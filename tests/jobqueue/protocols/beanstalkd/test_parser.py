@@ -7,9 +7,8 @@ import itertools
 import pytest
 
 from jobqueue.dialect_settings import Beanstalkd
-from jobqueue.protocols.beanstalkd import priorities
-from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED, STRANGE, Parser, Request
-from jobqueue.protocols.beanstalkd.tubes import Names, Tubes, is_tube
+from jobqueue.protocols.beanstalkd import parser
+from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED, STRANGE, Names, Parser, Request, Tubes, is_tube
 
 LEVELS = Beanstalkd().levels
 
@@ -119,22 +118,22 @@ def test_priorities_have_levels_and_come_back_exactly(subtests: pytest.Subtests)
     ]
     for priority, level in cases:
         with subtests.test(priority=priority, level=level):
-            assert priorities.level(LEVELS, priority) == level
+            assert parser.level(LEVELS, priority) == level
             for delay in (0, 315_360_000):
-                note = priorities.written(LEVELS, level, priority, delay)
-                assert priorities.read(LEVELS, level, note) == (priority, delay)
+                note = parser.written(LEVELS, level, priority, delay)
+                assert parser.read(LEVELS, level, note) == (priority, delay)
 
 
 def test_the_first_priority_of_a_level_needs_no_note(subtests: pytest.Subtests) -> None:
     cases: list[int] = [0, 1, 2, 10, 100, 1024, 65536, 1048576, 2147483648, 4294967295]
     for priority in cases:
         with subtests.test(priority=priority):
-            level = priorities.level(LEVELS, priority)
-            assert priorities.written(LEVELS, level, priority, 0) == b""
-            assert priorities.first(LEVELS, level) == priority
+            level = parser.level(LEVELS, priority)
+            assert parser.written(LEVELS, level, priority, 0) == b""
+            assert parser.first(LEVELS, level) == priority
 
 
 def test_the_notes_of_other_dialects_are_kept_and_mean_nothing_here() -> None:
-    assert priorities.is_foreign(b"12345678") and not priorities.is_foreign(b"")
-    assert not priorities.is_foreign(priorities.written(LEVELS, 4, 2000, 0))
-    assert priorities.read(LEVELS, 4, b"12345678") == (1024, 0)
+    assert parser.is_foreign(b"12345678") and not parser.is_foreign(b"")
+    assert not parser.is_foreign(parser.written(LEVELS, 4, 2000, 0))
+    assert parser.read(LEVELS, 4, b"12345678") == (1024, 0)

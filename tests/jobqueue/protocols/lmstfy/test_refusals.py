@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from jobqueue.protocols.lmstfy import answers
+from jobqueue.protocols import lmstfy
 from tests.jobqueue.protocols.lmstfy.conftest import GoClient
 from tests.jobqueue.protocols.served import Served
 
@@ -156,7 +156,7 @@ def test_where_a_token_may_be_and_what_needs_none(subtests: pytest.Subtests, cli
 
 
 def test_a_rate_that_is_used_up_says_when_to_come_back() -> None:
-    reply = answers.failed(
+    reply = lmstfy._failed(
         {"success": False, "code": "TOO_FAST", "error": "the token's rate is used up", "retry_after": 3}
     )
     assert (reply.status, reply.retry_after) == (429, 3)

@@ -15,8 +15,7 @@ from jobqueue_client import AsyncClient
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
 from jobqueue.sinks import Down
-from jobqueue.sinks.redis_stream.acks import Acks
-from jobqueue.sinks.redis_stream.trimming import Trimming
+from jobqueue.sinks.redis_stream.acks import Acks, Trimming
 from tests.jobqueue.sinks.brokers.stage import Stage
 from tests.kit.brokers.redis_streams import RedisStreams
 from tests.kit.redis_server import RedisServer

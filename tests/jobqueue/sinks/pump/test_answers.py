@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jobqueue.sinks.pump.answers import loads
+from jobqueue.sinks.pump.notices import loads
 
 
 @pytest.mark.parametrize("body", ["1.10", "1E5", '{"a":1,"a":2}', '"\\u00e9"', "null", "[ ]", "1" * 400])

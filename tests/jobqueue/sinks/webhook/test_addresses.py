@@ -12,9 +12,7 @@ import pytest
 from yarl import URL
 
 from jobqueue.sinks.webhook.addresses import BAD_ADDRESS, BAD_HOST, BAD_PORT, Guard, NotAllowed, Resolver
-from jobqueue.sinks.webhook.caller import Caller
-from jobqueue.sinks.webhook.failures import NoConnection
-from jobqueue.sinks.webhook.host_slots import HostSlots
+from jobqueue.sinks.webhook.caller import Caller, HostSlots, NoConnection
 
 REFUSED = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.9.9"),  # noqa: S104

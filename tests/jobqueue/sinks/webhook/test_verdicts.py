@@ -9,9 +9,8 @@ import pytest
 from jobqueue_client import Bury, Retry
 from yarl import URL
 
-from jobqueue.sinks.webhook.caller import _redirected
-from jobqueue.sinks.webhook.host_slots import Full, HostSlots
-from jobqueue.sinks.webhook.verdicts import Answer, judge, pause_s, retry_after_s
+from jobqueue.sinks.webhook.callback import Answer, judge, pause_s, retry_after_s
+from jobqueue.sinks.webhook.caller import Full, HostSlots, _redirected
 
 NOW = 1795262296.0
 

@@ -1,24 +1,151 @@
-"""mykit-delay's protocol: a job is pushed as JSON, everything else is a GET with the job's id. Answers are HTTP 200
-with one wrapper, failures too; only what its web framework would refuse has another status."""
+"""mykit-delay's protocol: a job is pushed as JSON, everything else is a GET with the job's id. docs/protocols/mykit.md
+is for its users.
+
+Answers are HTTP 200 with one wrapper, failures too; only requests that its web framework would refuse get another
+status, and Spring's words. The JSON of a job is read with some indulgence, as its server does. Text that cannot be read
+is BadJson, the request's fault; what is not allowed is BadField.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import NamedTuple
 
+import msgspec
+import orjson
 from msgspec import Raw
 
 from buckets import Job
 from buckets.job import LIVE
+from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Mykit
 from jobqueue.engine.new_jobs import new_id
 from jobqueue.errors import BadField, BadHttp, BadJson, Forbidden, MethodNotAllowed, NoSuchPath, Unauthorized
 from jobqueue.protocols import HttpDialect, Reply, Request
-from jobqueue.protocols.mykit import answers, pushes
-from jobqueue.protocols.mykit.pushes import Push
 from jobqueue.schema import inner
 from jobqueue.schema.fields import LONGEST_NAME, TEN_YEARS_S
 from jobqueue.wires import parameters
+
+
+def done(data: str | None, message: str | None = None) -> Reply:
+    """It was done."""
+    return Reply(200, _wrapped(data, message, success=True))
+
+
+def failed(answer: Answer) -> Reply:
+    """It was not, for the reason of an answer."""
+    return Reply(200, _wrapped(None, answer["error"], success=False), answer.get("retry_after"))
+
+
+def refused(status: int, message: str, path: str) -> Reply:
+    """Spring's page for another status than 200. `path`: as the client sent it."""
+    page = {
+        "timestamp": time.time_ns() // 1_000_000,
+        "status": status,
+        "error": HTTPStatus(status).phrase,
+        "message": message,
+        "path": path,
+    }
+    return Reply(status, orjson.dumps(page))
+
+
+def _wrapped(data: str | None, message: str | None, *, success: bool) -> bytes:
+    wrapper = {
+        "success": success,
+        "data": data,
+        "code": 200 if success else 500,
+        "includes": None,
+        "excludes": None,
+        "onlyData": False,
+        "callback": None,
+        "message": message,
+    }
+    return orjson.dumps(wrapper)
+
+
+_LONGEST_HEADER = 128
+_MOST_MS = TEN_YEARS_S * 1000
+_NUMBER = re.compile(r"\s*([+-]?)0*([0-9]{1,19})(\.[0-9]*)?\s*")
+_NEW = (0, 5)  # the statuses of theirs that a pushed job may have: put, restored
+_MEMBERS = msgspec.json.Decoder(dict[str, Raw])
+_ANY = msgspec.json.Decoder()
+
+
+class Push(NamedTuple):
+    """A job as the client describes it; empty: not given."""
+
+    topic: str
+    id: str
+    body: str
+    delay_ms: int
+    created_ms: int
+    """The delay counts from then; 0: from now."""
+    headers: dict[str, str]
+
+
+def read(data: bytes) -> Push:
+    """Raises BadJson, BadField."""
+    members = _members(data)
+    _number(members, "ttl")  # kept for nobody, as theirs
+    status = _number(members, "status")
+    push = Push(
+        topic=_text(members, "topic"),
+        id=_text(members, "id"),
+        body=_text(members, "body"),
+        delay_ms=max(_number(members, "delay"), 0),
+        created_ms=_number(members, "createTime"),
+        headers={name: text for name in ("bizKey", "subtopic") if (text := _text(members, name))},
+    )
+    if not push.topic:
+        raise BadField("there is no topic")
+    if status not in _NEW:
+        raise BadField(f"the status of a new job must be 0 or 5, not {status}")
+    _check(push)
+    return push
+
+
+def _check(push: Push) -> None:
+    if push.delay_ms > _MOST_MS:
+        raise BadField("the delay is longer than 10 years")
+    for name, value in push.headers.items():
+        if len(value) > _LONGEST_HEADER:
+            raise BadField(f"{name} has {len(value)} characters; at most {_LONGEST_HEADER} are allowed")
+
+
+def _members(data: bytes) -> dict[str, Raw]:
+    try:
+        return _MEMBERS.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadJson("the body is not a JSON object") from None
+
+
+def _text(members: dict[str, Raw], name: str) -> str:
+    """A string, or any other scalar as the text that it is; empty for null."""
+    raw = bytes(members.get(name, Raw(b"null"))).strip()
+    if raw[:1] in (b"{", b"["):
+        raise BadJson(f"{name} must be a string")
+    if raw[:1] != b'"':
+        return "" if raw == b"null" else raw.decode()
+    try:
+        text: str = _ANY.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadJson(f"{name} is not a readable string") from None
+    return text
+
+
+def _number(members: dict[str, Raw], name: str) -> int:
+    """A whole number, its fraction cut off, or a string of it; 0 for null and an empty string."""
+    text = _text(members, name)
+    if not text:
+        return 0
+    found = _NUMBER.fullmatch(text)
+    if not found:
+        raise BadJson(f"{name} must be a whole number")
+    return int(found[1] + found[2])
+
 
 _PUSH = "/push"
 _LIVE = [state.word for state in LIVE]
@@ -48,14 +175,14 @@ class MykitDialect(HttpDialect[Mykit]):
         answer = self.tools.commands.refuse(error)
         status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 200)
         if status == 200:
-            return answers.failed(answer)
-        return answers.refused(status, answer["error"], request.path)
+            return failed(answer)
+        return refused(status, answer["error"], request.path)
 
     async def _push(self, request: Request) -> Reply:
-        push = pushes.read(request.body)
+        push = read(request.body)
         job_id = push.id or self._made_id(push)
         answer = await self.ask(self._new(push, job_id))
-        return answers.done(job_id) if answer["success"] else answers.failed(answer)
+        return done(job_id) if answer["success"] else failed(answer)
 
     def _made_id(self, push: Push) -> str:
         key = push.headers.get("bizKey")
@@ -98,32 +225,32 @@ class MykitDialect(HttpDialect[Mykit]):
     async def _delete(self, request: Request) -> Reply:
         answer = await self.ask(inner.Delete(id=self._job(request), within=self._within))
         if answer["success"]:
-            return answers.done(None, "the job was deleted before" if answer["was"] == "deleted" else None)
-        return answers.done(None, answer["error"]) if answer["code"] in _ENDED else answers.failed(answer)
+            return done(None, "the job was deleted before" if answer["was"] == "deleted" else None)
+        return done(None, answer["error"]) if answer["code"] in _ENDED else failed(answer)
 
     async def _finish(self, request: Request) -> Reply:
         answer = await self.ask(inner.Finish(id=self._job(request), within=self._within))
-        return answers.done(None) if answer["success"] else answers.failed(answer)
+        return done(None) if answer["success"] else failed(answer)
 
     async def _restore_job(self, request: Request) -> Reply:
         """Nothing that lives was lost; what ended, or was lost, the journal has."""
         if _parameters(request).text("jobId") is None:
-            return answers.refused(400, "there is no jobId", request.path)
+            return refused(400, "there is no jobId", request.path)
         job_id = self._job(request)
         answer = await self.ask(inner.Kick(id=job_id, within=self._within))
         if answer["success"] or answer.get("state") in _LIVE:
-            return answers.done(None)
+            return done(None)
         if answer["code"] in _ENDED and self.tools.settings.journal:
             answer = await self.ask(inner.Restore(id=job_id, within=self._within))
-        return answers.done(None) if answer["success"] else answers.failed(answer)
+        return done(None) if answer["success"] else failed(answer)
 
     async def _restore(self, request: Request) -> Reply:
         runs = _parameters(request).truth("expire")
         begun = time.monotonic()
         answer = await self.ask(inner.Restore(within=self._within, skips_overdue=runs is False))
         if not answer["success"]:
-            return answers.failed(answer)
-        return answers.done(f"restored {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")
+            return failed(answer)
+        return done(f"restored {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")
 
     async def _clear_all(self, request: Request) -> Reply:
         if not self.options.clear_all:
@@ -131,8 +258,8 @@ class MykitDialect(HttpDialect[Mykit]):
         begun = time.monotonic()
         answer = await self.ask(inner.Purge(within=self.options.prefix))
         if not answer["success"]:
-            return answers.failed(answer)
-        return answers.done(f"deleted {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")
+            return failed(answer)
+        return done(f"deleted {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")
 
 
 def _parameters(request: Request) -> parameters.Parameters:

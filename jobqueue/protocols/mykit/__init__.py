@@ -1,1 +1,0 @@
-"""mykit-delay: jobs pushed as JSON over HTTP. docs/protocols/mykit.md is for its users."""
