@@ -1,4 +1,4 @@
-"""buckets.durability: a reported durability was reached, whatever happens to connections and servers."""
+"""buckets.durable: a reported durability was reached, whatever happens to connections and servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jobqueue.journal.auditing: each question, to a journal in each database."""
+"""jobqueue.journal.audit: each question, to a journal in each database."""
 
 from __future__ import annotations
 
