@@ -22,7 +22,7 @@ from bench.compare.works import BATCH, figures
 from bench.memory import used, vendor
 from buckets import NewJob, Pool, Redis
 from buckets.job import State
-from jobqueue.cli.needs import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
+from jobqueue.cli.sizing import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
 from tests.kit.redis_server import RedisServer, binaries
 from tests.kit.waiting import tick_all
 

@@ -63,8 +63,7 @@ from jobqueue.journal.restorer import Restorer
 from jobqueue.logs import Sparing
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.history import History
-from jobqueue.metrics.process import Metrics
-from jobqueue.metrics.punctuality import Punctuality
+from jobqueue.metrics.process import Metrics, Punctuality
 from jobqueue.metrics.scrape import Scrape, Totals, leave
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect

@@ -22,8 +22,7 @@ from jobqueue.cli.journal.explain import explain_command
 from jobqueue.cli.journal.restore import restore_command
 from jobqueue.cli.operation.commands import operation_group
 from jobqueue.cli.setup_commands import completion_command, config_command, healthcheck_command
-from jobqueue.cli.sinks.callbacks import callbacks_command
-from jobqueue.cli.sinks.deliver import deliver_command
+from jobqueue.cli.sinks import callbacks_command, deliver_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token.commands import token_group
 from jobqueue.errors import SettingsError

@@ -1,12 +1,119 @@
-"""`jobqueue sizing`: what a load needs."""
+"""`jobqueue sizing`: what a load needs: memory, servers of Redis, shards, cores and processes of the service.
+
+The constants are measured: `make bench-sizing` compares them with the machine it runs on, and docs/sizing.md says what
+they mean.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import click
 import orjson
 
-from jobqueue.cli.needs import Load, needs
 from jobqueue.cli.options import DURATION
+from jobqueue.schema import fields
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes of a job in one state: a base, and so many per character of its id and per byte of its body."""
+
+    base: float
+    per_id: float
+    per_body: float
+
+    def of(self, id_characters: int, body_bytes: int) -> float:
+        return self.base + self.per_id * id_characters + self.per_body * body_bytes
+
+
+SIZES = {
+    "delayed": Size(220, 3, 1.12),
+    "ready": Size(120, 3, 1.12),
+    "reserved": Size(265, 3, 1.12),
+    "dead": Size(265, 3, 1.12),
+    "tombstone": Size(180, 2.2, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of a core for one job: add, due, pop and finish together."""
+
+    redis_us: float
+    service_us: float
+
+
+# A core differs from another by a factor of two and more. These are of one that needs so long for a SET and a ZADD.
+YARDSTICK_US = 10.0
+ONE_A_REQUEST = Cost(29, 107)  # over 64 connections
+IN_BATCHES = Cost(16, 13)  # of 100
+
+_ID_CHARACTERS = 20
+_BUSY = 0.5  # of a core at the peak: the rest works off a backlog
+_SPARE = 1.5  # for hash tables, which double in steps, and for fragments
+_DISK = 3.0  # the append-only file grows to twice the data, and is rewritten beside itself
+_REDIS_BYTES = 10e9  # of jobs in one Redis; its pause at each fork grows by some 20 ms a gigabyte
+_LEAST_CLUSTER = 3
+_SHARDS = 16  # their number goes up in steps of the default on a Cluster,
+_SHARDS_A_MASTER = 5  # so that each master has as many at least: fewer would share the jobs out unevenly
+_PROCESS_BYTES, _SUPERVISOR_BYTES = 60e6, 50e6
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A load at its peak."""
+
+    jobs: int
+    """Delayed at the same time."""
+    body_bytes: int
+    rate: float
+    """Jobs a second that are added, and as many that end."""
+    retention_s: float
+    """For how long the tombstone of a job stays."""
+
+
+def needs(load: Load) -> dict[str, float]:
+    """By name: numbers of jobs, servers, shards and processes; bytes; cores that are busy at the peak. Raises
+    ValueError where the load takes more shards than a namespace can have."""
+    tombstones = round(load.rate * load.retention_s)
+    memory = sum(
+        number * SIZES[state].of(_ID_CHARACTERS, load.body_bytes)
+        for state, number in (("delayed", load.jobs), ("tombstone", tombstones))
+    )
+    redis_cores, service_cores = load.rate * ONE_A_REQUEST.redis_us / 1e6, load.rate * ONE_A_REQUEST.service_us / 1e6
+    masters = _masters(memory, redis_cores)
+    processes = max(1, math.ceil(service_cores / _BUSY))
+    return {
+        "jobs": load.jobs,
+        "tombstones": tombstones,
+        "redis_bytes": round(memory),
+        "maxmemory_bytes": round(memory * _SPARE),
+        "disk_bytes": round(memory * _DISK),
+        "masters": masters,
+        "shards": _shards(masters),
+        "redis_cores": redis_cores,
+        "redis_cores_in_batches": load.rate * IN_BATCHES.redis_us / 1e6,
+        "service_cores": service_cores,
+        "service_cores_in_batches": load.rate * IN_BATCHES.service_us / 1e6,
+        "processes": processes,
+        "service_bytes": round(processes * _PROCESS_BYTES + (_SUPERVISOR_BYTES if processes > 1 else 0)),
+    }
+
+
+def _masters(memory: float, cores: float) -> int:
+    wanted = max(math.ceil(memory / _REDIS_BYTES), math.ceil(cores / _BUSY))
+    return 1 if wanted <= 1 else max(_LEAST_CLUSTER, wanted)
+
+
+def _shards(masters: int) -> int:
+    if masters == 1:
+        return 1
+    shards = _SHARDS * math.ceil(masters * _SHARDS_A_MASTER / _SHARDS)
+    if shards > fields.MOST_SHARDS:
+        raise ValueError(f"this takes {masters:,} servers of Redis, more than one namespace can be spread over")
+    return shards
 
 
 @click.command("sizing", short_help="Say what memory, servers and cores a load needs.")

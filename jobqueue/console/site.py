@@ -40,8 +40,7 @@ from jobqueue.console.pages import (
 from jobqueue.console.proxies import Proxies
 from jobqueue.console.questions import Away, Questions
 from jobqueue.console.rendering import Templates
-from jobqueue.console.sessions import Attempts, Session, Sessions, digest
-from jobqueue.console.sign_on import SignOn, acting
+from jobqueue.console.sessions import Attempts, Session, Sessions, SignOn, acting, digest
 from jobqueue.console.visit import BadQuery, Person, Place, Visit
 
 log = structlog.get_logger()

@@ -1,18 +1,19 @@
 """The health of a running service, examined from inside when somebody asks.
 
-The findings are kept for some seconds, so that many viewers cost no more than one. What concerns topics and schedules
-is looked at for each reach of tokens by itself; the rest is the same for all.
+The findings are kept for some seconds, so that many viewers cost no more than one. Topics and schedules are examined
+for each reach of tokens by itself; the rest is the same for all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from buckets import Pool
+from buckets import Instance, Pool
 from buckets.errors import JobQueueError
 from buckets.topics.within import reaches
 from jobqueue.commands.answers import died, listed, polling
@@ -20,14 +21,37 @@ from jobqueue.engine.engine import Engine
 from jobqueue.health import jobs
 from jobqueue.health.access import check_access
 from jobqueue.health.findings import Finding
-from jobqueue.health.instances import judge_instances
 from jobqueue.health.jobs import Fields, Look
 from jobqueue.health.journal import check_journal
 from jobqueue.health.redis import check_redis
-from jobqueue.health.setup import check_connections, check_packages, check_workers, told_protocols, told_settings
-from jobqueue.health.start import check_start
+from jobqueue.health.start import (
+    check_connections,
+    check_packages,
+    check_start,
+    check_workers,
+    told_protocols,
+    told_settings,
+)
 from jobqueue.schema import params
 from jobqueue.settings import Loaded
+
+_SUBJECT = "instances"
+
+
+def judge_instances(found: Sequence[Instance], timers: int) -> Iterator[Finding]:
+    """All findings. `timers`: how many there are."""
+    versions = Counter(each.about.version if each.about else "not known" for each in found)
+    told = ", ".join(f"{version} ({number})" for version, number in sorted(versions.items()))
+    if len(versions) > 1:
+        yield Finding("warn", _SUBJECT, f"different versions run: {told}: jobqueue instances")
+    else:
+        yield Finding("ok", _SUBJECT, f"running: {len(found)}, of version {told.rpartition(' (')[0]}")
+    held = sum(len(buckets) for each in found for buckets in each.timers.values())
+    if held < timers and all(each.about for each in found):
+        yield Finding(
+            "warn", _SUBJECT, f"timers that none holds at the moment: {timers - held} of {timers}: jobqueue instances"
+        )
+
 
 _KEPT_S = 5.0  # that findings are given again
 _MOST_KEPT = 20  # reaches of tokens

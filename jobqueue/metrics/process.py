@@ -1,4 +1,5 @@
-"""The metrics of one process: the meter of its engine, and its commands and how they ended.
+"""The metrics of one process: the meter of its engine, its commands and how they ended, and whether its timers keep up,
+for heavy work in the background, which then has to give way.
 
 Everything is counted in series (series.py), which `pour` empties into a registry of prometheus_client. Figures that are
 in Redis are not counted here: a scrape reads them (scrape.py).
@@ -351,3 +352,24 @@ def _taken(numbers: dict[Key, int]) -> dict[Key, int]:
     taken = dict(numbers)
     numbers.clear()
     return taken
+
+
+_LATE_US = 25_000
+
+
+class Punctuality(Meter):
+    """Counts the jobs that timers made ready, and those of them that came late."""
+
+    def __init__(self) -> None:
+        self._jobs = self._late = 0
+
+    def promoted(self, topic: str, late_us: int, jobs: int) -> None:
+        self._jobs += jobs
+        if late_us > _LATE_US:
+            self._late += jobs
+
+    def is_late(self) -> bool:
+        """Whether over one in a hundred came later than 25 ms, since the last call."""
+        jobs, late = self._jobs, self._late
+        self._jobs = self._late = 0
+        return late * 100 > jobs

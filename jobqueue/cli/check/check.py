@@ -22,8 +22,14 @@ from jobqueue.health.access import check_access
 from jobqueue.health.findings import Finding, Findings
 from jobqueue.health.journal import check_journal
 from jobqueue.health.redis import check_redis
-from jobqueue.health.setup import check_connections, check_packages, check_workers, told_protocols, told_settings
-from jobqueue.health.start import check_start
+from jobqueue.health.start import (
+    check_connections,
+    check_packages,
+    check_start,
+    check_workers,
+    told_protocols,
+    told_settings,
+)
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import check_subscription, redis_at, unusable
 from jobqueue.redis_server.program import build_of

@@ -1,8 +1,12 @@
-"""The part of `jobqueue check` that asks a running service: whether it is ready, and what its jobs need."""
+"""The part of `jobqueue check` that asks a running service, like any other client: whether it is ready, and what its
+jobs need. It changes nothing, and looks at jobs twice, two seconds apart, to see what grows.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -15,15 +19,62 @@ from buckets.shards import Shards
 from buckets.timers.cards import read_instances
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import shown
-from jobqueue.cli.check.jobs import check_jobs
+from jobqueue.cli.ask import listing_pages
 from jobqueue.cli.client import Client, Refusal, Unreachable, base_of, is_tls, reason, session_of
+from jobqueue.health import jobs
 from jobqueue.health.findings import Finding, Findings, Level
+from jobqueue.health.jobs import Fields, Look
 from jobqueue.redis_server.fitness import redis_at
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields
 
     from jobqueue.settings import Settings
+
+
+_LOOK_S = 2.0  # between the two looks
+
+
+async def check_jobs(client: Client, *, judges_schedules: bool) -> Findings:
+    """All findings about the jobs of a service, and about its schedules, by the time of this host."""
+    try:
+        async with client:
+            async for finding in _looked(client, judges_schedules):
+                yield finding
+    except (Refusal, Unreachable) as error:
+        yield Finding("bad", "jobs", str(error))
+
+
+async def _looked(client: Client, judges_schedules: bool) -> Findings:
+    before = jobs.ready_jobs(await _listed(client, "topics"))
+    begun = time.monotonic()
+    await asyncio.sleep(_LOOK_S)
+    look = Look(await _listed(client, "topics"), (await client.ask("workers")).fields)
+    passed_s = time.monotonic() - begun
+    schedules = await _listed(client, "schedules", body=False) if judges_schedules else []
+    late = {
+        each["name"]: each["next"][0]
+        for each in schedules
+        if each["next"] and each["next"][0] < time.time() - jobs.SCHEDULE_LATE_S
+    }
+    found = [*jobs.judge_topics(look, before, passed_s), *jobs.judge_schedules(late)]
+    for finding in found:
+        yield finding
+    deadly = jobs.deadly(look)
+    for name in deadly[: jobs.MOST_DEADLY]:
+        figures = (await client.ask("stats", topic=name)).fields
+        yield jobs.deaths(name, figures["counts"]["dead"], figures.get("newest_dead"))
+    if len(deadly) > jobs.MOST_DEADLY:
+        yield jobs.more_deadly(len(deadly) - jobs.MOST_DEADLY)
+    if not (found or deadly):
+        yield jobs.no_trouble(look)
+
+
+async def _listed(client: Client, name: str, **fields: object) -> list[Fields]:
+    """All rows of a listing."""
+    pages = [page.fields[name] async for page in listing_pages(client, name, fields)]
+    return [row for page in pages for row in page]
+
 
 NO_SERVICE = "does not answer like a service"
 _READY_S = 5.0  # for a service to answer

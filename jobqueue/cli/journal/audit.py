@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from jobqueue.cli import options, times
-from jobqueue.cli.journal import journal_url
-from jobqueue.cli.journal.typed import Pattern
+from jobqueue.cli.journal import arguments
+from jobqueue.cli.journal.arguments import Pattern
 from jobqueue.schema import fields
 
 _PAST = options.Typed("time", times.past)
@@ -69,7 +69,7 @@ def _command(name: str, summary: str, keys: tuple[str, ...], takes_over: bool) -
         click.Option(["--since"], type=_PAST, metavar="TIME", help="from then on; 7d: seven days ago [a day before]"),
         click.Option(["--until"], type=_PAST, metavar="TIME", help="up to then [now]"),
         click.Option(["--config"], metavar="FILE", help="settings file (TOML) that names the journal"),
-        *journal_url.parameters("the journal; also JOBQUEUE_JOURNAL or the setting journal"),
+        *arguments.parameters("the journal; also JOBQUEUE_JOURNAL or the setting journal"),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON on a terminal too"),
         click.Option(["--csv", "as_csv"], is_flag=True, help="print CSV"),
     ]

@@ -13,7 +13,7 @@ import click
 
 from jobqueue import settings
 from jobqueue.cli import humanize
-from jobqueue.cli.journal.journal_url import CannotBegin, named
+from jobqueue.cli.journal.arguments import CannotBegin, named
 from jobqueue.cli.output import Output, remark
 from jobqueue.errors import SettingsError
 from jobqueue.journal.audit import Asked, Found, Inexact, ask

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobqueue.cli import access
-from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
-from jobqueue.cli.journal.typed import Id
+from jobqueue.cli.journal.arguments import CannotBegin, Id, named, reading_journal
 from jobqueue.schema import fields
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
+from jobqueue.cli.journal.arguments import CannotBegin, named, reading_journal
 from jobqueue.errors import missing_library
 
 if TYPE_CHECKING:

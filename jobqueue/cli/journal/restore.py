@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from jobqueue.cli import options, times
-from jobqueue.cli.journal.redis_options import reaching_redis
-from jobqueue.cli.journal.typed import Id, Pattern, Source, warn_of_password
+from jobqueue.cli.journal.arguments import Id, Pattern, Source, reaching_redis, warn_of_password
 
 _STATES = ("delayed", "ready", "reserved")
 _FAR_S = 1_000_000  # of a spread: more than a week

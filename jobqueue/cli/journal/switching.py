@@ -13,7 +13,7 @@ from buckets.events import switch
 from buckets.namespace import Switch
 from buckets.shards import Shards
 from jobqueue import logs, settings
-from jobqueue.cli.journal.redis_options import opened
+from jobqueue.cli.journal.arguments import opened
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings
 

@@ -25,10 +25,10 @@ from buckets.layout import SCHEDULE
 from buckets.pages import Pages
 from buckets.shards import Shards
 from jobqueue.journal.choices import Choice
+from jobqueue.journal.reading.entries import MOST_REASON
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import place_of
-from jobqueue.journal.reading.writing import MOST_REASON
 from jobqueue.journal.rows import WALKED, Collector, Rows, Unread
 from jobqueue.journal.store import Batch, ContentRefused, Position, Row
 

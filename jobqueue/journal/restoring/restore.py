@@ -19,9 +19,9 @@ from buckets.shards import ACTOR
 from jobqueue.journal.restoring.candidates import Candidate, Cursor, Gaps, Listing, Named, Page, Past
 from jobqueue.journal.restoring.choice import ENDED, Choice, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.fates import Fate, Judging
+from jobqueue.journal.restoring.lost_schedules import LostSchedules, is_among, is_schedule
 from jobqueue.journal.restoring.reading import JobRow, Reading
 from jobqueue.journal.restoring.runs import Passing, Run
-from jobqueue.journal.restoring.schedules import LostSchedules, is_among, is_schedule
 
 RATE = 2_000
 _AHEAD_S = 1.5  # a reader tells every second how far it is, where nothing happens

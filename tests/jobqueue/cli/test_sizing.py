@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from jobqueue.cli.main import main
-from jobqueue.cli.needs import IN_BATCHES, ONE_A_REQUEST, SIZES, Cost, Load, needs
+from jobqueue.cli.sizing import IN_BATCHES, ONE_A_REQUEST, SIZES, Cost, Load, needs
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "sizing.md").read_text()
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobqueue.cli import tables
-from jobqueue.cli.needs import Load, needs
+from jobqueue.cli.sizing import Load, needs
 
 
 def lines(table: RenderableType, width: int = 100) -> list[str]:

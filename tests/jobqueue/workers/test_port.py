@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jobqueue.web.port import check_free, url_of
-from jobqueue.workers.port import _holder, held
+from jobqueue.workers.supervisor import _holder, held
 from tests.kit.ports import free_port, free_ports
 
 

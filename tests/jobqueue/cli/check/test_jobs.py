@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from buckets.redis.client import Redis
-from jobqueue.cli.check import jobs, service
+from jobqueue.cli.check import service
 from jobqueue.cli.check.service import check_running
 from jobqueue.health import jobs as judged
 from jobqueue.health.findings import Finding
@@ -33,7 +33,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not much time between the two looks, and jobs count as late soon."""
-    monkeypatch.setattr(jobs, "_LOOK_S", 0.3)
+    monkeypatch.setattr(service, "_LOOK_S", 0.3)
     monkeypatch.setattr(judged, "_LATE_S", 0.2)
     monkeypatch.setattr(judged, "_ALONE_S", 0.2)
 

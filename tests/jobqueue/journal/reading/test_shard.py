@@ -16,10 +16,10 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.journal import keeping
 from jobqueue.journal.keeping import Periods
+from jobqueue.journal.reading.entries import Writer
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.shard import Lock
 from jobqueue.journal.reading.verdict import LOST
-from jobqueue.journal.reading.writing import Writer
 from jobqueue.journal.store import Batch, ContentRefused, Position, Store
 from jobqueue.journal.tables import minute
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on

@@ -10,7 +10,7 @@ import pytest
 
 from buckets.events.restoring import Asked, Restoring
 from buckets.pool.pool import Pool
-from jobqueue.journal.reading.writing import Writer
+from jobqueue.journal.reading.entries import Writer
 from jobqueue.journal.restoring.choice import Choice
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Run

@@ -13,10 +13,10 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.schedules.record import Schedule, pack_schedule
 from buckets.schedules.schedules import Schedules
-from jobqueue.cli.journal.restored import as_json, sentences
+from jobqueue.cli.journal.restoring import as_json, sentences
 from jobqueue.journal import tables
 from jobqueue.journal.reading.verdict import UNKNOWN
-from jobqueue.journal.restoring import schedules as module
+from jobqueue.journal.restoring import lost_schedules as module
 from jobqueue.journal.restoring.choice import Sums
 from tests.buckets.events.scheduled import content, there, undefine
 from tests.buckets.jobs import add, finish, pop, pop_one, state

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jobqueue.errors import BadJson, TooLarge
-from jobqueue.protocols.queue_server.connection import Framing, NoObject
+from jobqueue.protocols.queue_server.dialect import Framing, NoObject
 
 
 def objects(most: int, *pieces: bytes) -> list[bytes]:
