@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -68,8 +70,25 @@ ONLY = {
 service answers, and nothing behind it."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
-MOST_IN_A_FOLDER = 25
-"""Files and folders that a reader can take in at a glance."""
+HOUSES = ("buckets", "jobqueue")
+"""Packages in which a module is a thing: not a step of one."""
+SMALL, ALARM = 80, 800  # lines
+MAY_BE_SMALL = {
+    "jobqueue.__main__": "`python -m jobqueue`",
+    "jobqueue.cli.entry": "the command of the package, which loads nothing before it has to",
+    "jobqueue.cli.console.command": "it is loaded with every command, what it starts is not",
+    "jobqueue.cli.console.beside": "a process of its own",
+    "jobqueue.console.guard": "it judges each request before anything else sees it",
+    "jobqueue.console.pages": "a page is a module",
+    "jobqueue.journal.migrations": "a version of the tables is a module",
+    "jobqueue.testing": "users import it",
+}
+"""Modules with one importer that are short, and why; a folder stands for all in it."""
+PLUG_INS = (
+    *("jobqueue.protocols", "jobqueue.sinks", "jobqueue.journal.stores", "jobqueue.journal.export"),
+    *("jobqueue.journal.migrations", "jobqueue.console.pages", "jobqueue.cli"),
+)
+"""Folders in which a name may occur again, and that may have few files: each member is found by its place."""
 
 
 def folder_of(module: str) -> Path:
@@ -183,26 +202,46 @@ def test_no_modules_import_each_other(package: str) -> None:
         pytest.fail(f"they import each other: {' -> '.join(error.args[1])}")
 
 
-def test_no_folder_holds_more_than_a_reader_takes_in() -> None:
-    tops = [ROOT / top for top in ("buckets", "jobqueue", "clients", "tests")]
-    folders = [path for top in tops for path in (top, *top.rglob("*/")) if not _is_other(path)]
-    crowded = {
-        str(path.relative_to(ROOT)): len(held) for path in folders if len(held := _held(path)) > MOST_IN_A_FOLDER
-    }
-    assert len(folders) > 60
-    assert crowded == {}
+def _is_below(module: str, folders: Iterable[str]) -> bool:
+    return any(f"{module}.".startswith(f"{folder}.") for folder in folders)
 
 
-def _is_other(path: Path) -> bool:
-    """Whether a folder is not ours, or one of PHP's, where each class has a file of its own."""
-    parts = path.relative_to(ROOT).parts
-    return not {"__pycache__", "node_modules", "vendor", "php", "build"}.isdisjoint(parts) or "egg-info" in path.name
+def files(package: str) -> list[str]:
+    """The modules of a package that are files of their own."""
+    return [module for module in modules(package) if not folder_of(module).joinpath(*module.split(".")).is_dir()]
 
 
-def _held(path: Path) -> list[Path]:
-    return [
-        each for each in path.iterdir() if each.name != "__init__.py" and each.name[0] != "." and not _is_other(each)
-    ]
+@functools.cache
+def importers() -> Counter[str]:
+    """How many modules of ours import each."""
+    return Counter(name for package in STRATA for each in modules(package) for name in imports(each, source_of(each)))
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_a_module_is_a_thing(package: str) -> None:
+    lines = {module: source_of(module).count("\n") for module in files(package)}
+    assert {module: number for module, number in lines.items() if number >= ALARM} == {}
+    lonely = {module for module, number in lines.items() if number < SMALL and importers()[module] < 2}
+    assert {module for module in lonely if not _is_below(module, MAY_BE_SMALL)} == set()
+    own = [part for part in MAY_BE_SMALL if part.startswith(f"{package}.")]
+    assert [part for part in own if not any(_is_below(module, [part]) for module in lonely)] == []
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_a_name_says_which_file_is_meant(package: str) -> None:
+    names = defaultdict[tuple[str, str], list[str]](list)
+    for module in files(package):
+        if module.count(".") > 1 and not _is_below(module, PLUG_INS):
+            names[module.split(".")[1], module.rpartition(".")[2]].append(module)
+    assert [same for same in names.values() if len(same) > 1] == []
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_a_folder_holds_three_files_at_least(package: str) -> None:
+    held = Counter(str(path.parent) for path in (ROOT / package).rglob("*.py"))
+    plug_ins = [str(ROOT.joinpath(*folder.split("."))) for folder in PLUG_INS]
+    few = {folder for folder, number in held.items() if number < 3}
+    assert {folder for folder in few if not any(f"{folder}/".startswith(f"{each}/") for each in plug_ins)} == set()
 
 
 @pytest.mark.parametrize("package", STRATA)

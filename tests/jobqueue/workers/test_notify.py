@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue.workers.notify import Notify, taken_from
+from jobqueue.process import Notify, taken_from
 from tests.acceptance.worker_processes import lines, on_connections, pids
 from tests.jobqueue.service_manager import ServiceManager
 from tests.kit import forked
