@@ -2,7 +2,7 @@
 that it sends to Redis, and checks all invariants each time.
 
 `python -m tests.chaos.fault_points`: a scripted life of some jobs (load/scripted_life.py) runs once behind a gate that
-counts commands (servers/gate.py), which yields the points. Then it runs once for each point. After a kill the service
+counts commands (kit/gate.py), which yields the points. Then it runs once for each point. After a kill the service
 is restarted, the client repeats what was not answered, the queue is drained, and the checker judges the history.
 """
 

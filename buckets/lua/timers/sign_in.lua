@@ -42,7 +42,7 @@ if #gone > 0 then
   redis.pcall('HDEL', CARDS, unpack(gone))  -- what another program put in their place must not stop timers
 end
 redis.call('ZADD', MEMBERS, now_ms, token)
--- (A second long each time: our last signature may come from sign_again.lua, which does not renew it.)
+-- (A second long each time: our last signature may come from `sign_again` (members.py), which does not renew it.)
 if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
   redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end
