@@ -69,7 +69,7 @@ class Standalone:
         return list(self._folder.glob("appendonlydir/*.incr.aof"))
 
     async def write_anew(self) -> None:
-        """Start a new file, without the half-written script at the end of a torn one (redis_server/data_directory.py)."""
+        """Start a new file, without the half-written script at the end of a torn one."""
         torn = self.file
         await self.read("BGREWRITEAOF")
         await until(lambda: len(self._files()) == 1 and self.file != torn)
