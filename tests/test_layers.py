@@ -81,7 +81,7 @@ MAY_BE_SMALL = {
     "jobqueue.console.guard": "it judges each request before anything else sees it",
     "jobqueue.console.pages": "a page is a module",
     "jobqueue.journal.migrations": "a version of the tables is a module",
-    "jobqueue.testing": "users import it",
+    "jobqueue.testing": "only `serve --test` loads it",
 }
 """Modules with one importer that are short, and why; a folder stands for all in it."""
 PLUG_INS = (
@@ -104,9 +104,15 @@ def modules(package: str) -> list[str]:
     return [name.removesuffix(".__init__") for name in names if name != f"{package}.__init__"]
 
 
-def source_of(module: str) -> str:
+def path_of(module: str) -> Path:
+    """The file of a module. A folder beside it may be left of an older version, with nothing but its cache."""
     path = folder_of(module).joinpath(*module.split("."))
-    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    file = path.with_suffix(".py")
+    return file if file.exists() else path / "__init__.py"
+
+
+def source_of(module: str) -> str:
+    return path_of(module).read_text()
 
 
 def stratum(module: str) -> int | None:
@@ -208,7 +214,7 @@ def _is_below(module: str, folders: Iterable[str]) -> bool:
 
 def files(package: str) -> list[str]:
     """The modules of a package that are files of their own."""
-    return [module for module in modules(package) if not folder_of(module).joinpath(*module.split(".")).is_dir()]
+    return [module for module in modules(package) if path_of(module).name != "__init__.py"]
 
 
 @functools.cache

@@ -35,6 +35,8 @@ from jobqueue import __version__
 from jobqueue.metrics.process import OTHER, Metrics
 from jobqueue.metrics.shared import forget, forget_killed, locked
 
+__all__ = ["CONTENT_TYPE_LATEST", "Scrape"]
+
 Numbers = Mapping[str, int]
 
 
@@ -104,8 +106,6 @@ class Totals:
         new.write_bytes(msgspec.json.encode(self._shown))
         new.replace(file)
 
-
-__all__ = ["CONTENT_TYPE_LATEST", "Scrape"]
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local sum = ARGV[2] == '1'  -- whether the topics are added up
 local whole_bins = tonumber(ARGV[3])  -- integer: bins of a histogram that is read here, at most; -1: none is
-local first = tonumber(ARGV[4])  -- integer: of so many ready jobs of a topic, those that a pop delivers first, the times are told
+local first = tonumber(ARGV[4])  -- integer: how many of a topic's ready jobs have their times returned, the first ones
 local topics = {unpack(ARGV, 5)}  -- strings: which
 
 -- Since when an entry's job has been ready, or nil for a stale entry. The record is not parsed: there may be many.
@@ -26,7 +26,7 @@ local function since(topic, entry)
   return is_valid and string.sub(raw, length + 1, length + size) == topic and next_ms or nil
 end
 
--- So few ready jobs are looked at one by one until all were found: that takes less than a look into each list.
+-- At most so many ready jobs are looked at one by one until all were found: that takes less than a look into each list.
 local FEW = math.max(4, first)
 -- Most topics have only jobs of the default priority.
 local USUAL_FIRST, BY_PRIORITY = {4, 9, 8, 7, 6, 5, 3, 2, 1, 0}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}
