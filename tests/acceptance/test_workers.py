@@ -17,7 +17,7 @@ import pytest_asyncio
 from tests.acceptance.conftest import wipe
 from tests.acceptance.load import Load
 from tests.acceptance.test_metrics import told
-from tests.acceptance.worker_processes import all_ended, count, lines, on_connections, pids, serving, started
+from tests.acceptance.worker_processes import all_ended, count, counted, lines, on_connections, pids, serving, started
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import JOBQUEUE, Client, ServiceProcess
 from tests.kit.waiting import until
@@ -35,7 +35,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "service.log"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def service(redis_server: RedisServer, redis: Any, log: Path) -> AsyncIterator[ServiceProcess]:
     """A service of two workers on the tests' own Redis, which is empty."""
     service = await serving(ServiceProcess("--redis", redis_server.url, workers=2, log=log), log)
@@ -85,7 +85,7 @@ async def test_the_workers_share_requests_and_report_the_sum_of_all(shared: Shar
         for _ in range(45):
             group.create_task(on_connections(service.url, 20, ADD))
     for _ in range(3):  # whichever worker answers
-        assert await count(service, "add") == before + 1_000
+        await counted(service, "add", before + 1_000)
     await until(lambda: all_locks_held(service))
 
 
@@ -99,7 +99,7 @@ async def test_a_worker_that_is_killed_comes_back_and_what_it_counted_stays(shar
     service, log, tmp = shared
     before = await count(service, "add")
     await on_connections(service.url, 100, ADD)
-    assert await count(service, "add") == before + 100
+    await counted(service, "add", before + 100)
     files = sorted(each.name for each in tmp.rglob("*.db"))
     for turn in (1, 2):
         os.kill(pids(log)[1], signal.SIGKILL)
@@ -110,7 +110,7 @@ async def test_a_worker_that_is_killed_comes_back_and_what_it_counted_stays(shar
         (1, "killed by SIGKILL", pause) for pause in (0.1, 0.2)
     ]
     await on_connections(service.url, 100, ADD)
-    assert await count(service, "add") == before + 200
+    await counted(service, "add", before + 200)
 
     await until(lambda: all_locks_held(service))
     assert sorted(each.name for each in tmp.rglob("*.db")) == files

@@ -67,3 +67,13 @@ async def on_connections(url: str, number: int, command: dict[str, Any]) -> list
 async def count(service: ServiceProcess, command: str) -> float:
     """How many commands of a kind succeeded, by the metrics of whichever worker answers."""
     return (await told(service.url)).get(("jobqueue_commands_total", "OK", command, "native"), 0)
+
+
+async def counted(service: ServiceProcess, command: str, number: float) -> None:
+    """Wait until the metrics say that so many commands of a kind succeeded: a worker that has too little CPU may report
+    its last ones after the scrape."""
+
+    async def are_counted() -> bool:
+        return await count(service, command) == number
+
+    await until(are_counted)
