@@ -20,7 +20,7 @@ from itertools import pairwise
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from jobqueue.journal import audit, partitions, tables
+from jobqueue.journal import audit, keeping, tables
 from jobqueue.journal.audit import Asked
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.explainer import explain_of
@@ -31,7 +31,7 @@ from tests.kit.program import Missing
 
 EVENTS = 10_000_000
 _EXPLAINED, _AUDITED = 300, 7
-_WEEK_MS = 7 * partitions.DAY_MS
+_WEEK_MS = 7 * keeping.DAY_MS
 _SERVERS = {"postgresql": PostgreSQL, "mariadb": MariaDB}
 KINDS = ("sqlite", "postgresql")
 _NUMBERS = {
@@ -131,7 +131,7 @@ async def fill(url: str, events: int, begin_ms: int) -> AsyncEngine:
 
 def _make_days(connection: Connection, begin_ms: int) -> None:
     for day in range(9):
-        for change in partitions.missing(connection, begin_ms + day * partitions.DAY_MS):
+        for change in keeping.missing(connection, begin_ms + day * keeping.DAY_MS):
             for statement in change:
                 connection.exec_driver_sql(statement)
 
@@ -170,7 +170,7 @@ async def measure(engine: AsyncEngine, url: str, events: int, begin_ms: int, exp
     hour = (end - 3_600_000) * 1000
     asked = {
         "late --over 1s, a week, by topic": ("late", Asked(begin_ms * 1000, end * 1000, over_s=1.0)),
-        "late --over 1s, a day, by topic": ("late", Asked((end - partitions.DAY_MS) * 1000, end * 1000, over_s=1.0)),
+        "late --over 1s, a day, by topic": ("late", Asked((end - keeping.DAY_MS) * 1000, end * 1000, over_s=1.0)),
         "waited --over 1s, an hour": ("waited", Asked(hour, end * 1000, over_s=1.0)),
         "slow, an hour, by worker": ("slow", Asked(hour, end * 1000, by="worker")),
     }
@@ -184,7 +184,7 @@ async def measure(engine: AsyncEngine, url: str, events: int, begin_ms: int, exp
 
 async def main(events: int = EVENTS, kinds: tuple[str, ...] = KINDS) -> None:
     """Fill and measure, one database after the other."""
-    begin_ms = time.time_ns() // 1_000_000 // partitions.DAY_MS * partitions.DAY_MS
+    begin_ms = time.time_ns() // 1_000_000 // keeping.DAY_MS * keeping.DAY_MS
     for kind in kinds:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="jq-explain-"))

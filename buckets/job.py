@@ -61,34 +61,21 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.READY, State.RESERVED): {"pop", "pop_by_priority", "pop_limited", "take"},
     (State.DELAYED, State.RESERVED): {"due", "take"},  # due while a pop waited; taken
     (State.DEAD, State.RESERVED): {"take"},
-    (State.READY, State.FINISHED): {
-        "pop",
-        "pop_by_priority",
-        "pop_limited",
-        "take",
-        "finish",
-        "finish_within",
-        "end_life",
-    },  # popped at most once; a late worker's finish
+    # Popped at most once; a late worker's finish.
+    (State.READY, State.FINISHED): {"pop", "pop_by_priority", "pop_limited", "take", "finish", "end_life"},
     (State.READY, State.DEAD): {"due"},  # ttl over
     (State.RESERVED, State.READY): {"due", "release", "unpop"},
     (State.RESERVED, State.DELAYED): {"due", "release"},
     (State.RESERVED, State.DEAD): {"due", "release", "bury"},
     (State.DELAYED, State.DEAD): {"due"},  # ttl over before it was moved
-    (State.RESERVED, State.FINISHED): {"finish", "finish_within", "end_life"},
-    (State.DELAYED, State.FINISHED): {"take", "finish", "finish_within", "end_life"},
-    (State.DEAD, State.FINISHED): {"take", "finish", "finish_within", "end_life"},
+    (State.RESERVED, State.FINISHED): {"finish", "end_life"},
+    (State.DELAYED, State.FINISHED): {"take", "finish", "end_life"},
+    (State.DEAD, State.FINISHED): {"take", "finish", "end_life"},
     # `export`: to another Redis; `end_life`: again, after a failover.
-    (State.DELAYED, State.DELETED): {
-        *("delete", "delete_within", "finish_within", "purge", "export", "end_life", "apply_operation"),
-    },
-    (State.READY, State.DELETED): {
-        *("delete", "delete_within", "finish_within", "purge_ready", "export", "end_life", "apply_operation"),
-    },
-    (State.RESERVED, State.DELETED): {"delete", "delete_within", "purge", "end_life", "apply_operation"},
-    (State.DEAD, State.DELETED): {
-        *("delete", "delete_within", "finish_within", "purge", "trim_dead", "export", "end_life", "apply_operation"),
-    },
+    (State.DELAYED, State.DELETED): {"delete", "finish", "purge", "export", "end_life", "apply_operation"},
+    (State.READY, State.DELETED): {"delete", "finish", "purge_ready", "export", "end_life", "apply_operation"},
+    (State.RESERVED, State.DELETED): {"delete", "purge", "end_life", "apply_operation"},
+    (State.DEAD, State.DELETED): {"delete", "finish", "purge", "trim_dead", "export", "end_life", "apply_operation"},
 }
 
 

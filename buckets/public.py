@@ -9,9 +9,8 @@ from buckets.job import Cause, Job, NewJob, State, Tag, later_ms
 from buckets.meter import Meter
 from buckets.operations.candidates import Candidates
 from buckets.operations.carrying_out import CarryingOut
-from buckets.operations.record import Asked, Filter, Operation
 from buckets.operations.runner import Runner
-from buckets.operations.store import Operations
+from buckets.operations.store import Asked, Filter, Operation, Operations
 from buckets.pool.codec import Added, Prepared, Shape
 from buckets.pool.lanes import Sent
 from buckets.pool.limits import Closed, Limit
@@ -29,8 +28,7 @@ from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Awake, Timer
-from buckets.topics.figures import Figures
-from buckets.topics.forecast import Forecast, read_forecast
+from buckets.topics.figures import Figures, Forecast, read_forecast
 from buckets.topics.topics import Bin, Bounds, Stats, Topic, Topics, TopicStatus
 from buckets.topics.walk import Page, Position, Purged, Walk
 from buckets.waiting.notifier import Notifier

@@ -52,8 +52,8 @@ from jobqueue.access.unix_socket import UnixSocket
 from jobqueue.commands.actions import note_reload
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
+from jobqueue.engine.figures import Past
 from jobqueue.engine.new_jobs import Policies
-from jobqueue.engine.past import Past
 from jobqueue.engine.schedules.scheduling import Planning
 from jobqueue.errors import SettingsError
 from jobqueue.health.service import Health
@@ -67,11 +67,10 @@ from jobqueue.metrics.process import Metrics, Punctuality
 from jobqueue.metrics.scrape import Scrape, Totals, leave
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
-from jobqueue.redis_server.fitness import NO_SUBSCRIPTION, redis_at
-from jobqueue.redis_server.opening import service_redis
+from jobqueue.redis_server.opening import NO_SUBSCRIPTION, redis_at, service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
+from jobqueue.web.answering import Guard
 from jobqueue.web.ports import Ports
-from jobqueue.web.refusals import Guard
 from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
@@ -38,14 +39,14 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "cli": ("cli", "console", "__main__"),
     },
     "jobqueue_client": {
-        "words": ("times", "job", "fields", "answers", "errors", "access", "options", "addresses"),
-        "calls": ("commands", "http", "retry", "calls"),
+        "words": ("job", "fields", "answers", "errors", "access", "options"),
+        "calls": ("commands", "http", "connections", "async_connections", "retry", "calls"),
         "clients": ("client", "async_client"),
         "worker": ("worker",),
         "testing": ("testing",),
     },
     "pyspark_jobqueue": {
-        "ground": ("errors", "java", "session"),
+        "ground": ("errors", "session"),
         "connector": ("connector",),
         "pipelines": ("pipelines",),
     },
@@ -70,6 +71,7 @@ ONLY = {
 service answers, and nothing behind it."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
+_NAME = re.compile(r"`(\w+)/?`")
 HOUSES = ("buckets", "jobqueue")
 """Packages in which a module is a thing: not a step of one."""
 SMALL, ALARM = 80, 800  # lines
@@ -78,7 +80,6 @@ MAY_BE_SMALL = {
     "jobqueue.cli.entry": "the command of the package, which loads nothing before it has to",
     "jobqueue.cli.console.command": "it is loaded with every command, what it starts is not",
     "jobqueue.cli.console.beside": "a process of its own",
-    "jobqueue.console.guard": "it judges each request before anything else sees it",
     "jobqueue.console.pages": "a page is a module",
     "jobqueue.journal.migrations": "a version of the tables is a module",
     "jobqueue.testing": "only `serve --test` loads it",
@@ -248,6 +249,18 @@ def test_a_folder_holds_three_files_at_least(package: str) -> None:
     plug_ins = [str(ROOT.joinpath(*folder.split("."))) for folder in PLUG_INS]
     few = {folder for folder, number in held.items() if number < 3}
     assert {folder for folder in few if not any(f"{folder}/".startswith(f"{each}/") for each in plug_ins)} == set()
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_the_map_names_every_room(package: str) -> None:
+    """CONTRIBUTING.md, "Map": a table for each package, a row for each room, and the modules that the row mentions."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition(f"| `{package}/` |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    rooms = {room: about for names, about in rows for room in _NAME.findall(names)}
+    assert rooms.keys() - {"lua"} == {name for held in STRATA[package].values() for name in held} - {"__main__"}
+    for room, about in rooms.items():
+        there = {path.stem for path in (ROOT / package / room).rglob("*")}
+        assert {name for name in _NAME.findall(about) if name not in there} == set(), room
 
 
 @pytest.mark.parametrize("package", STRATA)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from buckets.job import Job, State, Tag, later_ms
-from buckets.operations.record import Asked
+from buckets.operations.store import Asked
 from buckets.pages import Pages, chunks
 from buckets.topics.topics import Topics
 from buckets.topics.walk import Position, Sought, Times, Walk

@@ -18,8 +18,20 @@ from contextlib import aclosing
 from buckets.job import Job
 from buckets.keys import FAMILIES
 from buckets.operations.candidates import Candidates, Step, matches, new_due, read_place
-from buckets.operations.record import DONE, FAILED, PLANNED, PLANNING, RUNNING, WAITING, Asked, Operation
-from buckets.operations.store import PLAN_MS, Halted, Operations, Reporter
+from buckets.operations.store import (
+    DONE,
+    FAILED,
+    PLAN_MS,
+    PLANNED,
+    PLANNING,
+    RUNNING,
+    WAITING,
+    Asked,
+    Halted,
+    Operation,
+    Operations,
+    Reporter,
+)
 from buckets.pages import SCANNED, Pages
 from buckets.scripts import Value
 from buckets.shards import ACTOR

@@ -13,8 +13,7 @@ import math
 
 from buckets.errors import JobQueueError, TryLater
 from buckets.operations.carrying_out import CarryingOut
-from buckets.operations.record import ACTIVE, DONE, PLANNING, RUNNING, Operation
-from buckets.operations.store import Halted, Operations
+from buckets.operations.store import ACTIVE, DONE, PLANNING, RUNNING, Halted, Operation, Operations
 from buckets.waiting.notifier import Listener, Notifier
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The arguments and answers of add.lua, and the answers of finish.lua and finish_within.lua.
+"""The arguments and answers of add.lua, and the answers of finish.lua.
 
 Jobs are handed in by groups, each of which is added whole or not at all. Jobs next to each other that share everything
 but id, time and body travel as a run, so that the shared part travels once.

@@ -335,7 +335,7 @@ class Lane:
             rest: list[Value] = []
             for job_id, lease in batch.jobs:
                 rest += (job_id, "" if lease is None else lease)
-            return {}, rest
+            return {"within": "", "settles": 0}, rest
 
         self._send("finish", pack, partial(read_finished, self._redis.meter), partial(tell_finished, batch))
 

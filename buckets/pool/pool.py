@@ -200,7 +200,7 @@ class Pool(Popping):
         """
         if within:
             items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
-            return _words(await self._finish_within(items, within, settles=0))
+            return _words(await self._finish_these(items, within, settles=0))
         unsent = {shard_of(job_id, len(self.keys)) for job_id, _ in jobs}
 
         def left(shard: int) -> None:
@@ -223,31 +223,30 @@ class Pool(Popping):
 
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
         read = partial(read_finished, self.redis.meter)
-        return await self.run_in(shard, "finish", items, {"now": self.clock.now()}, read=read)
+        arguments: dict[str, Value] = {"now": self.clock.now(), "within": "", "settles": 0}
+        return await self.run_in(shard, "finish", items, arguments, read=read)
 
-    async def _finish_within(self, items: Sequence[Item], within: str, settles: int) -> list[Any]:
+    async def _finish_these(self, items: Sequence[Item], within: str, settles: int) -> list[Any]:
         read = partial(read_finished, self.redis.meter)
-        return await self.each("finish_within", items, read=read, now=self.clock.now(), within=within, settles=settles)
+        return await self.each("finish", items, read=read, now=self.clock.now(), within=within, settles=settles)
 
     async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or NotFound, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
-        if within:
-            return _words(await self.each("delete_within", items, now=self.clock.now(), within=within, spares=""))
-        return _words(await self.each("delete", items, now=self.clock.now()))
+        return _words(await self.each("delete", items, now=self.clock.now(), within=within, spares=""))
 
     async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
         """End a job of certain topics; returns `finished`. With `settles`, one that was never delivered is deleted:
         `deleted`, also for one that was deleted before. Raises NotFound, NotReserved, StaleLease."""
         items = [Item(job_id, (job_id, _or_empty(lease)))]
-        return _only(await self._finish_within(items, within, int(settles)))
+        return _only(await self._finish_these(items, within, int(settles)))
 
     async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
         """Cancel a job of certain topics that is in none of the states to spare; returns the state that it was in.
         Raises NotFound, Reserved for a spared reserved one, WrongState."""
         spared = "".join(str(int(each)) for each in spares)
         items = [Item(job_id, (job_id,))]
-        return _only(await self.each("delete_within", items, now=self.clock.now(), within=within, spares=spared))
+        return _only(await self.each("delete", items, now=self.clock.now(), within=within, spares=spared))
 
     async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None, within: str = "") -> int:
         """Restart the lease from now, for `ttr_ms` or as long as before; returns when it ends, in ms.

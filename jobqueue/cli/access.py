@@ -19,7 +19,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.schema.mistakes import hint
 
 if TYPE_CHECKING:
-    from jobqueue_client.access.options import Access, AccessFields
+    from jobqueue_client.access import Access, AccessFields
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -167,7 +167,7 @@ def taken(given: dict[str, Any]) -> AccessFields:
 
 def shown(url: str, files: AccessFields) -> Access:
     """What to show at this URL. Raises UsageError."""
-    from jobqueue_client.access.options import Access  # noqa: PLC0415 - takes time that `--help` does not wait for
+    from jobqueue_client.access import Access  # noqa: PLC0415 - takes time that `--help` does not wait for
 
     try:
         return Access.of([url], None, **files)

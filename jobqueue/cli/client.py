@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, Self
 
 import aiohttp
 import msgspec
-from jobqueue_client.access.options import Access
-from jobqueue_client.access.tls import speaks_tls
-from jobqueue_client.http.words import SPEAKS_TLS, words
+from jobqueue_client.access import Access, speaks_tls
+from jobqueue_client.http import SPEAKS_TLS, words
 from yarl import URL
 
 from jobqueue.cli.access import advice

@@ -18,7 +18,7 @@ from buckets.fsck.shard import KINDS, Report
 from jobqueue import logs, settings
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.data_directory import running_at
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import redis_at
 from jobqueue.settings import Settings
 
 

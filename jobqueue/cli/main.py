@@ -32,7 +32,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.schema import commands, mistakes
 
 if TYPE_CHECKING:
-    from jobqueue_client.access.options import AccessFields
+    from jobqueue_client.access import AccessFields
 
     from jobqueue.health.findings import Findings
     from jobqueue.process import Lifecycle
@@ -265,8 +265,7 @@ def doctor_command(
     It has no secrets, bodies, ids or reasons of jobs; it has names of topics, hosts and files. Exit code 1: something
     is bad.
     """
-    from jobqueue.cli.check.bundle import Bundle  # noqa: PLC0415 - as above
-    from jobqueue.cli.check.doctor import Patient, examine  # noqa: PLC0415
+    from jobqueue.cli.check.doctor import Bundle, Patient, examine  # noqa: PLC0415 - as above
 
     url, file, files = _place(ctx, url, config, flags)
     collected = Bundle() if bundle else None

@@ -15,7 +15,7 @@ from buckets.migration import Migrated, Migration
 from buckets.redis.client import Redis
 from buckets.redis.info import facts_of
 from jobqueue import logs
-from jobqueue.redis_server.fitness import redis_at, refuse_old
+from jobqueue.redis_server.opening import redis_at, refuse_old
 from jobqueue.settings import Settings
 
 _STATES = [state.word for state in (*LIVE, State.FINISHED, State.DELETED) if state is not State.RESERVED]

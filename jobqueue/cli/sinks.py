@@ -17,7 +17,7 @@ import click
 
 from jobqueue.cli import access
 from jobqueue.errors import SettingsError
-from jobqueue.sinks.webhook import signature
+from jobqueue.sinks.webhook import callback
 
 if TYPE_CHECKING:
     from jobqueue.sinks.webhook.worker import Options
@@ -196,7 +196,7 @@ def _keys_in(file: str) -> list[bytes]:
 
 def _read(text: str, source: str) -> list[bytes]:
     try:
-        return signature.secrets_of(text)
+        return callback.secrets_of(text)
     except ValueError as error:
         raise click.UsageError(f"{source}: {error}") from None
 
@@ -219,14 +219,14 @@ def deliver_command(path: str, checks: bool, only: tuple[str, ...], log_format: 
     """
     # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue import logs  # noqa: PLC0415
-    from jobqueue.sinks.pump import deliver  # noqa: PLC0415
+    from jobqueue.sinks.pump import pump  # noqa: PLC0415
 
     logs.set_up("error" if checks else "info", log_format)
     # Events reach us by hooks and errors; what these log beside may hold headers and bodies, or reads as the service's.
     for name in ("jobqueue_client", "buckets.redis", "nats", "aio_pika", "aiormq", "stompman", "aiokafka"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        work = deliver.check(path, frozenset(only), click.echo) if checks else deliver.deliver(path, frozenset(only))
+        work = pump.check(path, frozenset(only), click.echo) if checks else pump.deliver(path, frozenset(only))
         sys.exit(DONE if asyncio.run(work) else LEFT)
     except (SettingsError, ValueError) as error:
         click.echo(f"Error: {error}", err=True)

@@ -12,8 +12,7 @@ import structlog
 from buckets import Added, Cause, Closed, Instance, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
 from buckets.access import OF, Action
 from buckets.errors import JobQueueError, NoBody, Refused, TryLater
-from jobqueue.engine.forecasting import Outlook
-from jobqueue.engine.past import Found, Happened, Lateness
+from jobqueue.engine.figures import Found, Happened, Lateness, Outlook
 from jobqueue.engine.schedules.definition import OPTIONS
 from jobqueue.engine.schedules.scheduling import ScheduleView
 from jobqueue.errors import STATUS, BadField, BadRequest, Forbidden

@@ -16,9 +16,8 @@ from aiohttp import web
 
 from jobqueue.cli import humanize, times
 from jobqueue.cli.client import Refusal, Unreachable
-from jobqueue.console.notes import Note
 from jobqueue.console.pages.operations import TIMES
-from jobqueue.console.visit import BadQuery, Visit
+from jobqueue.console.visit import BadQuery, Note, Visit
 
 _AT_ONCE = 10  # requests for ticked jobs
 _MOST_TICKED = 1000

@@ -1,16 +1,24 @@
-"""Which requests are answered at all, by their heads: see `jobqueue.access.browsers` for the same at the service.
+"""Which requests the console answers, judged by their heads; and what trusted proxies report of a request.
 
-A name that a foreign page lets lead to this machine (DNS rebinding) is still in `Host`. What a page of another site
-makes a browser send says so in `Sec-Fetch-Site`, or in `Origin` where the browser sends only that.
+`jobqueue.access.browsers` does the first for the service. A name that a foreign page points at this machine (DNS
+rebinding) is still in `Host`. What a page of another site makes a browser send has that in `Sec-Fetch-Site`, or in
+`Origin` where the browser sends only that. A proxy's headers, which anybody can send, are believed only from the
+addresses of the trusted proxies.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import structlog
+from aiohttp import web
 from multidict import MultiMapping
 
-from jobqueue.console.options import is_loopback
+from jobqueue.console.options import Options, is_loopback
 
 
 def name_of(host: str) -> str:
@@ -44,3 +52,77 @@ class Guard:
 def is_for_loopback(headers: MultiMapping[str]) -> bool:
     """Whether the browser is on this machine, as it calls the console by a name of loopback."""
     return is_loopback(name_of(headers.get("Host", "")))
+
+
+log = structlog.get_logger()
+
+_FORWARDED = "X-Forwarded-For"
+_NOTED_EVERY_S = 60.0
+_MOST_NOTED = 1000
+
+
+class User(NamedTuple):
+    """Somebody who has signed in at a proxy."""
+
+    name: str
+    groups: tuple[str, ...]
+
+
+class Proxies:
+    """`clock`: seconds that only go forward."""
+
+    def __init__(self, options: Options, clock: Callable[[], float] = time.monotonic) -> None:
+        self._networks = [ip_network(each) for each in options.trusted_proxies]
+        self._user_header = options.user_header
+        self._groups_header = options.groups_header
+        self._clock = clock
+        self._noted: dict[str, float] = {}
+
+    def address_of(self, request: web.Request) -> str:
+        """The address that a request comes from: behind trusted proxies the last one that is none of them."""
+        address = request.remote or ""
+        forwarded = ",".join(request.headers.getall(_FORWARDED, [])).split(",")
+        for each in map(str.strip, reversed(forwarded)):
+            if not (self._trusts(address) and _is_address(each)):
+                break
+            address = each
+        return address
+
+    def user_of(self, request: web.Request) -> User | None:
+        """The user whom a proxy has signed in. None: there is none, or the request comes from elsewhere. Raises
+        HTTPBadRequest for a name that cannot be passed on."""
+        names = request.headers.getall(self._user_header, []) if self._user_header else []
+        if not names:
+            return None
+        if not self._trusts(request.remote or ""):
+            self._note(request.remote or "")
+            return None
+        if len(names) > 1 or not names[0].strip() or not names[0].isprintable():
+            raise web.HTTPBadRequest(reason=f"{self._user_header} must be there once, and be printable UTF-8")
+        groups = ",".join(request.headers.getall(self._groups_header, [])).split(",")
+        return User(names[0].strip(), tuple(filter(None, map(str.strip, groups))))
+
+    def _trusts(self, address: str) -> bool:
+        if not _is_address(address):
+            return False
+        parsed = ip_address(address)
+        mapped = parsed.ipv4_mapped if parsed.version == 6 else None
+        return any((mapped or parsed) in network for network in self._networks)
+
+    def _note(self, address: str) -> None:
+        """Log that the headers of an address are not believed, at most once a minute."""
+        now = self._clock()
+        if now - self._noted.get(address, now - _NOTED_EVERY_S) < _NOTED_EVERY_S:
+            return
+        if len(self._noted) >= _MOST_NOTED:
+            self._noted.clear()
+        self._noted[address] = now
+        log.warning("console.header_ignored", header=self._user_header, address=address)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,19 +1,77 @@
-"""Templates, with everything that keeps foreign text harmless set in this one place."""
+"""Templates, with everything that keeps foreign text harmless set in this one place; the addresses and files of pages.
+
+Names of jobs and topics contain `/`, `#`, `+` and the like, so they are in the query of an address, percent-encoded.
+The addresses of style, scripts and icon contain a hash of all of them, so that a browser may keep them for good and
+still gets the new ones of another version.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 import jinja2
 
 from jobqueue.cli import humanize
 from jobqueue.console import formatting
-from jobqueue.console.assets import Assets
 from jobqueue.console.charts import axes
-from jobqueue.console.links import Links
 from jobqueue.console.options import Options
+
+_OWN = re.compile(r"/[!-~]*")
+
+
+class Links:
+    """`base_path`: what stands before each path."""
+
+    def __init__(self, base_path: str = "") -> None:
+        self.base_path = base_path
+
+    def to(self, page: str, **query: object) -> str:
+        """The address of a page; what is None or empty is left out of its query."""
+        given = {name: value for name, value in query.items() if value not in (None, "")}
+        asked = "?" + urlencode(given, quote_via=quote, safe="", errors="replace") if given else ""
+        return f"{self.base_path}/{page}{asked}"
+
+    def own(self, address: str) -> str:
+        """An address that a form has sent, if it is one of the console's; else its first page."""
+        is_own = _OWN.fullmatch(address) and not address.startswith(("//", "/\\"))
+        return address if is_own and address.startswith(f"{self.base_path}/") else self.to("")
+
+
+_STATIC = Path(__file__).with_name("static")
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class Asset(NamedTuple):
+    """A file and its type."""
+
+    content: bytes
+    kind: str
+
+
+class Assets:
+    """All files, read once."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        paths = sorted(path for path in _STATIC.rglob("*") if path.suffix in _KINDS)
+        self.files = {
+            path.relative_to(_STATIC).as_posix(): Asset(path.read_bytes(), _KINDS[path.suffix]) for path in paths
+        }
+        whole = hashlib.sha256()
+        for name, file in self.files.items():
+            whole.update(f"{name}\0{len(file.content)}\0".encode() + file.content)
+        self.hash = whole.hexdigest()[:20]
+
+    def address(self, name: str) -> str:
+        """Where a browser finds a file."""
+        assert name in self.files
+        return self._links.to(f"static/{self.hash}/{name}")
+
 
 _FOLDER = Path(__file__).with_name("templates")
 

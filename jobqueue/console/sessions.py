@@ -16,11 +16,11 @@ from typing import Any
 
 import structlog
 from aiohttp import web
-from jobqueue_client.access.options import Access
+from jobqueue_client.access import Access
 
 from jobqueue.cli.client import Client, Refusal
+from jobqueue.console.guard import User
 from jobqueue.console.options import Options
-from jobqueue.console.proxies import User
 from jobqueue.console.questions import Questions
 from jobqueue.console.visit import Person
 

@@ -8,18 +8,14 @@ from typing import Any, NamedTuple
 
 import structlog
 from aiohttp import web
-from jobqueue_client.access.options import Access
-from jobqueue_client.access.token import Token
+from jobqueue_client.access import Access, Token
 
 from jobqueue.cli.client import Client, Refusal, Unreachable
 from jobqueue.console.actions import ACTIONS
-from jobqueue.console.assets import Assets
-from jobqueue.console.guard import Guard, is_for_loopback
-from jobqueue.console.links import Links
-from jobqueue.console.notes import Notes
+from jobqueue.console.guard import Guard, Proxies, is_for_loopback
 from jobqueue.console.options import Options, is_loopback
 from jobqueue.console.pages import (
-    action_log,
+    access,
     dead,
     find,
     forecast,
@@ -32,16 +28,13 @@ from jobqueue.console.pages import (
     overview,
     schedules,
     settings,
-    tokens,
     topic,
     topics,
-    workers,
 )
-from jobqueue.console.proxies import Proxies
 from jobqueue.console.questions import Away, Questions
-from jobqueue.console.rendering import Templates
+from jobqueue.console.rendering import Assets, Links, Templates
 from jobqueue.console.sessions import Attempts, Session, Sessions, SignOn, acting, digest
-from jobqueue.console.visit import BadQuery, Person, Place, Visit
+from jobqueue.console.visit import BadQuery, Notes, Person, Place, Visit
 
 log = structlog.get_logger()
 
@@ -60,13 +53,13 @@ PAGES: dict[str, Page] = {
     "forecast": forecast.show,
     "lateness": lateness.show,
     "schedules": schedules.show,
-    "workers": workers.show,
+    "workers": instances.show_workers,
     "instances": instances.show,
     "settings": settings.show,
-    "tokens": tokens.show,
+    "tokens": access.show_tokens,
     "operations": operations.show,
     "operation": operations.one,
-    "actions": action_log.show,
+    "actions": access.show_actions,
     "find": find.show,
     "help": guide.show,
 }

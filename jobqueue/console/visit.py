@@ -1,24 +1,58 @@
-"""A visit: one request of somebody who may look, and what its page needs to answer it."""
+"""A visit: one request of somebody who may look, and what its page needs to answer it.
+
+A `Note` is what an action reports to the page after it, which shows it once. A look at the past returns figures, or why
+there are none where that is no fault of the visitor.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 
-from jobqueue.cli.client import Client
+from jobqueue.cli.client import Client, Refusal
 from jobqueue.console import formatting
-from jobqueue.console.links import Links
-from jobqueue.console.notes import Notes
 from jobqueue.console.options import Options
-from jobqueue.console.questions import Questions, Seen
-from jobqueue.console.rendering import Templates
+from jobqueue.console.questions import Away, Questions, Seen
+from jobqueue.console.rendering import Links, Templates
+
+_KEPT_S = 120.0
+_MOST = 1000
+
+
+class Note(NamedTuple):
+    """A sentence; `kind` is done or failed."""
+
+    text: str
+    kind: str
+
+
+class Notes:
+    """Notes by names that nobody can guess."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._notes: dict[str, tuple[float, Note]] = {}
+
+    def leave(self, note: Note) -> str:
+        """Keep a note for two minutes; its name."""
+        while len(self._notes) >= _MOST:
+            del self._notes[next(iter(self._notes))]
+        name = secrets.token_urlsafe(16)
+        self._notes[name] = self._clock(), note
+        return name
+
+    def take(self, name: str) -> Note | None:
+        """The note, which is gone then."""
+        left, note = self._notes.pop(name, (0.0, None))
+        return note if self._clock() - left < _KEPT_S else None
+
 
 ASKED_WITHIN_S = 1.6
 """How long a page waits for its answers, all of them together: pages answer within 2 s."""
@@ -193,3 +227,41 @@ def body_of(raw: bytes) -> str | None:
     """The body in an answer, as it travelled; None: the answer has none."""
     text = bytes(msgspec.json.decode(raw, type=_Value).value).decode()
     return text or None
+
+
+class Past(NamedTuple):
+    """What `figures` answered; or, in sentences, why there is nothing to show, and what would fill it."""
+
+    found: dict[str, Any] | None
+    why_not: str
+
+
+async def look_back(visit: Visit, topic: str = "", **period: float) -> Past:
+    """The figures of a topic, or of all, by the minute: of the last hour, or from `since` until `until` (unix seconds).
+    Raises Away, and Refusal for what is wrong with the question."""
+    of_topic = {"topic": topic} if topic else {}
+    try:
+        return Past(await visit.ask("figures", **of_topic, **period), "")
+    except Refusal as refusal:
+        return Past(None, _why_not(refusal))
+
+
+async def look_aside(visit: Visit, topic: str = "", **period: float) -> Past:
+    """As `look_back`, for a page about something else, which is shown without figures where they take too long."""
+    try:
+        return await look_back(visit, topic, **period)
+    except Away as error:
+        return Past(None, str(error))
+
+
+def _why_not(refusal: Refusal) -> str:
+    """Raises the refusal where the question is wrong, or the token may not ask it."""
+    fields = refusal.answer.fields
+    code, field = fields.get("code"), fields.get("field")
+    if code == "FORBIDDEN" and "right" not in fields and "topic" not in fields:
+        return "Your token reaches some topics only: name one of them to see its figures."
+    if code != "BAD_FIELD" or field not in (None, "since", "topic"):
+        raise refusal
+    sentence = str(fields.get("error"))
+    more = " With history_hours = 48, the last two days are shown here." if field is None else ""
+    return f"{sentence[:1].upper()}{sentence[1:]}.{more}"

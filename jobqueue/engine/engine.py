@@ -45,11 +45,10 @@ from buckets.topics.within import both
 from jobqueue.access.caller import CALLER
 from jobqueue.access.issuing import Issuing
 from jobqueue.engine.by_callback import ByCallback, NumberedByCallback
-from jobqueue.engine.forecasting import Forecasting
+from jobqueue.engine.figures import Forecasting, Found, Past
 from jobqueue.engine.new_jobs import Copy, Policies, fan_out, is_virtual, new_id, new_job
 from jobqueue.engine.numbered import MOST_TRIES, Listing, Numbered
 from jobqueue.engine.operating import Operating
-from jobqueue.engine.past import Found, Past
 from jobqueue.engine.schedules.scheduling import Scheduling
 from jobqueue.errors import BadField
 from jobqueue.schema import checks, inner, params

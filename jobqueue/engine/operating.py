@@ -8,7 +8,7 @@ from datetime import datetime
 
 from buckets import Asked, Filter, Operation, Operations, State
 from buckets.errors import NotFound, WrongState
-from buckets.operations.record import PAUSABLE, PAUSED, PLANNED, PLANNING, RUNNING, UNENDED
+from buckets.operations.store import PAUSABLE, PAUSED, PLANNED, PLANNING, RUNNING, UNENDED
 from buckets.shards import ACTOR
 from jobqueue.schema import params
 from jobqueue.schema.params import at_ms, ms

@@ -18,9 +18,9 @@ from jobqueue.access import token_table
 from jobqueue.access.tokens import from_json
 from jobqueue.engine.new_jobs import Policies
 from jobqueue.errors import SettingsError
-from jobqueue.health.events import check_events
 from jobqueue.health.findings import Finding, Findings
-from jobqueue.redis_server.fitness import judge, judge_rights
+from jobqueue.health.journal import check_events
+from jobqueue.redis_server.opening import judge, judge_rights
 from jobqueue.settings import Settings
 
 _CLOCK_S = 1.0  # apart, from which on clocks count as different

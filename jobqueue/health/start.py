@@ -1,4 +1,4 @@
-"""How a service is set up, and what it refuses to start for, before it asks its Redis (jobqueue/redis_server/fitness.py
+"""How a service is set up, and what it refuses to start for, before it asks its Redis (jobqueue/redis_server/opening.py
 judges that).
 
 One list of refusals serves both: `serve` ends at the first, `jobqueue check` reports each, in the same words.

@@ -19,12 +19,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from buckets.job import Cause, State, Verb
 from buckets.topics.within import is_pattern
 from jobqueue.journal import choices, tables
+from jobqueue.journal.choices import is_taken_back
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.explaining.told import FORGOTTEN, LOST
 from jobqueue.journal.explaining.words import moment
 from jobqueue.journal.history import source_of
 from jobqueue.journal.store import Away
-from jobqueue.journal.taken_back import is_taken_back
 from jobqueue.journal.url import Refused
 from jobqueue.metrics.process import LATENESS_S
 

@@ -1,6 +1,11 @@
-"""Which events and bodies a journal keeps, as its readers were told, and since when: `jq_choice`, by shard.
+"""Which events and bodies a journal keeps, and since when: `jq_choice`, by shard; and which events do not count.
 
-Where it has no row, all are kept. What is asked of events that are not kept is refused, or answered with a note.
+Where it has no row, all are kept. A question about events that are not kept is refused, or answered with a note.
+
+Events of a course that Redis left when it went back, as in a failover, do not count. `jq_gap` has what Redis has
+forgotten as kind 2. Where Redis was emptied, or another one took its place, a gap of kind 3 of the same epoch and
+places is beside it, as all is walked again. What happened before that did happen, and counts: nothing else came in its
+place.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, select
 
 from jobqueue.journal.explaining.words import moment
+from jobqueue.journal.reading.verdict import FORGOTTEN, UNKNOWN
 from jobqueue.journal.rows import Kept
 from jobqueue.journal.tables import choice
 
@@ -94,3 +100,24 @@ def _of_one(known: Sequence[Change]) -> list[Unkept]:
         elif kept.events != "all":
             found.append(Unkept(shard, since, end, kept.events))
     return found
+
+
+_SAME = ("source", "shard", "epoch", "from_ms", "from_seq", "to_ms", "to_seq")
+
+
+def has_gone_back(gap: str) -> str:
+    """The condition that a row of `jq_gap` tells of a Redis that went back, and was not emptied. `gap`: its name."""
+    same = " AND ".join(f"other.{name} = {gap}.{name}" for name in _SAME)
+    is_emptied = f"EXISTS (SELECT 1 FROM jq_gap other WHERE other.kind = {UNKNOWN} AND {same})"
+    return f"({gap}.kind = {FORGOTTEN} AND NOT {is_emptied})"
+
+
+def is_taken_back(event: str) -> str:
+    """The condition that a row of `jq_event` is of a course that Redis has left, and not told by what came after that.
+    `event`: its name."""
+    return (
+        f"EXISTS (SELECT 1 FROM jq_gap g WHERE g.kind = {FORGOTTEN} "
+        f"AND g.source = {event}.source AND g.shard = {event}.shard AND {event}.branch < g.epoch "
+        f"AND ({event}.ms > g.from_ms OR ({event}.ms = g.from_ms AND {event}.seq > g.from_seq)) "
+        f"AND ({event}.ms < g.to_ms OR ({event}.ms = g.to_ms AND {event}.seq <= g.to_seq)) AND {has_gone_back('g')})"
+    )

@@ -14,12 +14,11 @@ from buckets.events.stream import Tail, TailEvent
 from buckets.job import Verb
 from buckets.layout import SCHEDULE
 from jobqueue.journal import choices, tables
-from jobqueue.journal.choices import Change
+from jobqueue.journal.choices import Change, has_gone_back, is_taken_back
 from jobqueue.journal.explaining.timeline import Wait
 from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
 from jobqueue.journal.rows import words_of
 from jobqueue.journal.store import Away
-from jobqueue.journal.taken_back import has_gone_back, is_taken_back
 from jobqueue.journal.url import Refused
 
 MOST_EVENTS = 10_000

@@ -13,8 +13,7 @@ from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused
 
 if TYPE_CHECKING:
-    from jobqueue.journal.restoring.choice import Choice, Sums
-    from jobqueue.journal.restoring.reading import Reading
+    from jobqueue.journal.restoring.reading import Choice, Reading, Sums
 
 PATIENCE_S = 10.0  # for a journal or a Redis that does not get on
 
@@ -30,7 +29,7 @@ class Restorer:
     async def one(self, job_id: str, within: str) -> int:
         """Bring a job back, as a new life if it has ended; how many came back. Raises NotFound, Unavailable."""
         from jobqueue.journal.restoring import restore  # noqa: PLC0415 - what a service without a journal does not load
-        from jobqueue.journal.restoring.choice import Choice, Sums  # noqa: PLC0415
+        from jobqueue.journal.restoring.reading import Choice, Sums  # noqa: PLC0415
         from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
 
         async with self._opened() as reading:
@@ -43,7 +42,7 @@ class Restorer:
 
     async def all(self, within: str, *, skips_overdue: bool) -> int:
         """Bring back all that Redis does not know, schedules too; how many jobs came back. Raises Unavailable."""
-        from jobqueue.journal.restoring.choice import Choice  # noqa: PLC0415 - as above
+        from jobqueue.journal.restoring.reading import Choice  # noqa: PLC0415 - as above
 
         choice = Choice(topics=within, overdue="skip" if skips_overdue else "run")
         async with self._opened() as reading:
@@ -52,9 +51,8 @@ class Restorer:
 
     async def _carried_out(self, reading: Reading, choice: Choice) -> Sums:
         from buckets.events.restoring import Restoring  # noqa: PLC0415 - as above
-        from jobqueue.journal.restoring.beginning import check  # noqa: PLC0415
         from jobqueue.journal.restoring.restore import Restore  # noqa: PLC0415
-        from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
+        from jobqueue.journal.restoring.runs import Run, check  # noqa: PLC0415
 
         await check(reading, choice)
         run = await Run.begin(reading, self._pool, choice)
@@ -63,8 +61,7 @@ class Restorer:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Reading]:
         from jobqueue.journal.database import open_engine  # noqa: PLC0415 - as above
-        from jobqueue.journal.restoring.choice import NotBegun, Stopped  # noqa: PLC0415
-        from jobqueue.journal.restoring.reading import Reading  # noqa: PLC0415
+        from jobqueue.journal.restoring.reading import NotBegun, Reading, Stopped  # noqa: PLC0415
 
         try:
             engine = await open_engine(self._url)

@@ -20,7 +20,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, insert, insp
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
-from jobqueue.journal import partitions, views
+from jobqueue.journal import keeping, views
 from jobqueue.journal.tables import metadata
 from jobqueue.journal.url import Empty, Refused
 
@@ -139,8 +139,8 @@ def _found(connection: Connection) -> None:
     kind = connection.dialect.name
     _version.create(connection, checkfirst=True)
     metadata.create_all(connection)
-    if not partitions.there(connection):
-        _run(connection, partitions.first(kind, _now_ms()))
+    if not keeping.there(connection):
+        _run(connection, keeping.first(kind, _now_ms()))
     _run(connection, views.statements(kind))
     connection.execute(insert(_version).values(version_num=head()))
 
@@ -188,7 +188,7 @@ def ddl(kind: str) -> list[str]:
     ]
     founded = f"INSERT INTO {_version.name} (version_num) VALUES ('{head()}')"
     before = _SQLITE_SETTINGS if kind == "sqlite" else ()
-    return [*before, *made, *partitions.first(kind, _now_ms()), *views.statements(kind), founded]
+    return [*before, *made, *keeping.first(kind, _now_ms()), *views.statements(kind), founded]
 
 
 def _now_ms() -> int:

@@ -1,7 +1,7 @@
 """The views of a journal: what users' tools read. Tables may change from version to version, views stay.
 
 `time` is a timestamp of the database, in UTC; other times are numbers since the epoch, in the units of the tables;
-spans are seconds. What Redis took back when it went back (taken_back.py) is only in `jq_timeline`, and marked there.
+spans are seconds. What Redis took back when it went back (choices.py) is only in `jq_timeline`, and marked there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from buckets.job import Cause, State, Verb
 from buckets.layout import SCHEDULE
-from jobqueue.journal.taken_back import is_taken_back
+from jobqueue.journal.choices import is_taken_back
 from jobqueue.metrics.process import LATENESS_S
 
 WORDS: dict[Verb, str] = {

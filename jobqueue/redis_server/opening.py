@@ -1,22 +1,256 @@
-"""Opening the Redis of a service, the embedded one or somebody else's; either is judged before it gets a job."""
+"""Opening the Redis of a service, the embedded one or somebody else's; its fitness is checked once, before it gets a
+job.
+
+A Redis that would lose jobs is refused with Unfit. One that may lose them in a crash gets a warning. A Redis user that
+lacks a command by its ACL is refused too: Redis reports that in a script, which needs no further right.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import shlex
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
-from buckets.durable import FSYNCED
-from buckets.errors import Unavailable, Unfit
+from buckets.durable import FSYNCED, LOCAL, REPLICATED
+from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.keys import Keys
+from buckets.meter import Meter
+from buckets.redis.client import Redis
+from buckets.redis.info import Server, facts_of
+from buckets.scripts import SCRIPTS
+from jobqueue.access.secret_values import without_secret
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import judge, judge_rights, redis_at, unusable
 from jobqueue.settings import Settings
+
+_OLDEST = (7, 0)
+_PERSIST = "Set `appendonly yes` to keep them."
+NO_SUBSCRIPTION = "Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels"
+
+
+def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
+    """The Redis at the URL of the settings. Raises Unfit for a bad URL, in words that never show its password."""
+    try:
+        return Redis(url, timeout_s, meter)
+    except TypeError as error:
+        why = f"unknown parameter {str(error).rpartition('argument ')[2]}"
+    except ValueError as error:
+        why = str(error)
+        if "Port could not" in why or "netloc" in why:  # they quote what may be part of the password
+            why = "its port is not a number; in a name or password, write characters such as / and # as %2F and %23"
+    raise Unfit(f"the setting redis is not a valid Redis URL: {why}")
+
+
+def unusable(url: str, why: str) -> str:
+    """The sentence about a Redis that cannot be used, with the command that tries it; without secrets."""
+    return f"the Redis at {without_secret(url)} cannot be used: {why.rstrip('.')}; try it: {_ping(url)}"
+
+
+def _ping(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    _, has_secret, place = rest.rpartition("@")
+    options = f"{' --tls' if scheme.startswith('rediss') else ''}{' --askpass' if has_secret else ''}"
+    if scheme == "unix":
+        return f"redis-cli -s {shlex.quote(place.partition('?')[0])}{options} PING"
+    first = urlsplit(f"//{re.split('[,/?]', place)[0]}")
+    port = first.port or (26379 if scheme.endswith("sentinel") else 6379)
+    return f"redis-cli -h {first.hostname or 'localhost'} -p {port}{options} PING"
+
+
+async def check_subscription(redis: Redis, channel: str) -> None:
+    """Raise Unfit where Redis lets nobody listen to a channel."""
+    begun = asyncio.Event()
+    tasks = [asyncio.create_task(redis.listen(channel, _ignore, begun.set)), asyncio.create_task(begun.wait())]
+    try:
+        await asyncio.wait(tasks, timeout=redis.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not begun.is_set():
+            raise Unfit(NO_SUBSCRIPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _ignore(_: str) -> None:
+    """What is done with what is heard."""
+
+
+async def judge(server: Server, settings: Settings) -> list[str]:
+    """Check a server that takes jobs; the warnings, one sentence each.
+
+    Raises Unfit when it cannot carry the queue, Unavailable when it does not answer.
+    """
+    info = await facts_of(server)
+    refuse_old(info)
+    _refuse_replica(info)
+    _refuse_lone_node(info, settings.redis)
+    config = await _config(server, "save", "appendfsync", "no-appendfsync-on-rewrite")
+    return [
+        *_judge_eviction(info, settings.allow_eviction),
+        *_judge_persistence(info, config),
+        *_PROMISES[settings.durability](info, config, settings),
+    ]
+
+
+async def _config(server: Server, *names: str) -> Mapping[str, str]:
+    """The settings that CONFIG GET shows; a missing one could not be read."""
+    try:
+        reply = await server.read("CONFIG", "GET", *names)
+    except Unavailable:
+        await server.read("PING")  # refused, or really gone?
+        return {}
+    except JobQueueError:
+        return {}
+    words = [word.decode("utf-8", "replace") for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def refuse_old(info: Mapping[str, str]) -> None:
+    """Refuse a Redis before 7.0, by the fields of INFO: it does not know script flags. Every Valkey is newer."""
+    if info.get("server_name") == "valkey" or "valkey_version" in info:
+        return
+    version = info.get("redis_version", "0")
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
+        raise Unfit(f"this Redis is version {version}, which is too old: 7.0 or newer is needed, or any Valkey")
+
+
+def _refuse_replica(info: Mapping[str, str]) -> None:
+    if info.get("role") == "slave":
+        master = f"{info.get('master_host')}:{info.get('master_port')}"
+        raise Unfit(f"this Redis is a replica and takes no jobs; use its master, {master}")
+
+
+def _refuse_lone_node(info: Mapping[str, str], url: str) -> None:
+    if info.get("redis_mode", info.get("server_mode")) == "cluster" and "+cluster://" not in url:
+        raise Unfit("this Redis is a server of a Cluster: its URL begins with redis+cluster://")
+
+
+def _judge_eviction(info: Mapping[str, str], allow_eviction: bool) -> Iterator[str]:
+    """A policy that may drop any key drops jobs.
+
+    `volatile-*` drops only keys that expire: here tombstones and the timers' locks, never a job. A lost lock does no
+    harm, since it guards nothing; after a lost tombstone, a repeated add of a finished job runs again. That deserves a
+    warning, not a refusal: a Redis full of jobs then answers as with `noeviction`. Unknown policies count as bad.
+    """
+    policy = info.get("maxmemory_policy")
+    if policy is None:
+        yield "This Redis does not show its maxmemory-policy, which must be `noeviction`."
+    elif policy.startswith("volatile-"):
+        yield (
+            f"Redis's maxmemory-policy is {policy}: when memory is full, it forgets finished jobs before their"
+            " retention is over, and a repeated add then runs again. Set it to `noeviction`."
+        )
+    elif policy != "noeviction":
+        drops = f"Redis's maxmemory-policy is {policy}: when memory is full, it silently drops jobs"
+        if not allow_eviction:
+            raise Unfit(f"{drops}. Set it to `noeviction`, or allow the loss in the settings")
+        yield f"{drops}. The settings allow it."
+
+
+def _judge_persistence(info: Mapping[str, str], config: Mapping[str, str]) -> Iterator[str]:
+    if info.get("aof_enabled") == "1":
+        if "appendfsync" not in config:
+            yield "Redis does not show how often it syncs its append-only file (appendfsync)."
+        elif config["appendfsync"] == "no":
+            yield (
+                "Redis leaves it to the kernel when its append-only file reaches the disk (appendfsync no): a power"
+                " cut loses the jobs of about the last 30 seconds. Set `appendfsync everysec`."
+            )
+    elif "save" not in config:
+        yield f"Redis keeps no append-only file and does not say whether it takes snapshots: a crash may lose jobs. \
+{_PERSIST}"
+    elif not config["save"]:
+        yield f"Redis keeps nothing on disk: all jobs are lost when it stops. {_PERSIST}"
+    else:
+        yield f"Redis only takes snapshots ({config['save']}): a crash loses the jobs since the last one. {_PERSIST}"
+
+
+def _judge_local(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """It promises no more than the persistence, which is judged for every durability."""
+    yield from ()
+
+
+def _judge_replicated(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Replicas may come and go while the service runs, so missing ones do not prevent a start."""
+    replicas, wanted = int(info.get("connected_slaves", "0")), settings.replicas
+    if replicas < wanted:
+        yield (
+            f"The settings promise changes on {wanted} replicas (durability replicated), and this Redis has {replicas}:"
+            " answers will say `local`."
+        )
+    if "min_slaves_good_slaves" not in info:  # INFO has it only when min-replicas-to-write is set
+        yield (
+            "Redis accepts changes with no replica connected (min-replicas-to-write 0): an old master that is cut off"
+            " accepts jobs that are lost when it comes back. Their answers say `local`; with"
+            f" `min-replicas-to-write {wanted}` it accepts none."
+        )
+
+
+def _judge_fsynced(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """WAITAOF is not tried here; see buckets/durable.py for what its answer is worth."""
+    promise = "the settings promise that changes are on the disk (durability fsynced)"
+    if info.get("aof_enabled") != "1":
+        raise Unfit(f"{promise}, and this Redis keeps no append-only file. Set `appendonly yes`")
+    if "appendfsync" not in config:
+        yield f"{promise[0].upper()}{promise[1:]}, and Redis does not show whether it syncs: answers say `local`."
+    elif config["appendfsync"] != "always":
+        raise Unfit(
+            f"{promise}, and this Redis answers before that (appendfsync {config['appendfsync']})."
+            " Set `appendfsync always`"
+        )
+    elif config.get("no-appendfsync-on-rewrite") != "no":
+        yield (
+            "Redis does not sync its append-only file while rewriting it (no-appendfsync-on-rewrite yes), so answers"
+            " say `local`. Set it to `no`."
+        )
+
+
+_PROMISES = {LOCAL: _judge_local, REPLICATED: _judge_replicated, FSYNCED: _judge_fsynced}
+
+
+_EVERYWHERE = ("add", "due", "pop", "finish", "release", "touch", "sign_in", "beat")
+"""The scripts that every service runs all the time."""
+_AT_TIMES = {"DUMP", "XADD"}  # for what cannot be read, and for a journal
+_WITH_SUBCOMMANDS = {"MEMORY", "XGROUP", "XINFO"}  # for a journal; they cannot be judged by their first word
+_WORD = re.compile(r"--.*|'([A-Z]+)'")
+_A_USER_THAT_MAY = "deploy/redis/users.acl has a user that may"
+
+
+async def judge_rights(redis: Redis, namespace: str) -> list[str]:
+    """The warnings about what the user may not do on the server of shard 0; none where Redis does not say.
+
+    Raises Unfit where jobs cannot be moved, Unavailable where Redis does not answer.
+    """
+    keys = Keys(namespace, 0)
+    needed = _commands_of(_EVERYWHERE) - _AT_TIMES
+    asked = sorted(_commands_of(SCRIPTS) - _WITH_SUBCOMMANDS)
+    try:
+        found = await redis.call("lacking", asked, meta=keys.meta, never=keys.never, bell=keys.bell)
+    except Unavailable:
+        raise
+    except JobQueueError as error:
+        if error.message.startswith("NOPERM"):
+            raise Unfit(f"Redis lets its user run no script: {error.message}; {_A_USER_THAT_MAY}") from None
+        return []
+    lacking = [command.decode() for command in found]
+    names = ", ".join(lacking)
+    if needed.intersection(lacking):
+        raise Unfit(f"the Redis user may not run {names}, and no job moves without; {_A_USER_THAT_MAY}")
+    return [f"The Redis user may not run {names}: what needs them fails; {_A_USER_THAT_MAY}."] if names else []
+
+
+def _commands_of(scripts: Iterable[str]) -> set[str]:
+    """The commands that scripts run, among the other words in capitals of their strings."""
+    return {word for name in scripts for word in _WORD.findall(SCRIPTS[name].text)} - {""}
+
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable
 
 from jobqueue.errors import STATUS
-from jobqueue.reference.catalog import ALIASES, Entry, codes, entries
+from jobqueue.reference import ALIASES, Entry, codes, entries
 from jobqueue.schema.fields import NAME, Field, fields_of
 
 _INTRODUCTION = """\

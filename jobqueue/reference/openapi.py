@@ -12,7 +12,7 @@ import msgspec
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadHttp
 from jobqueue.protocols import NATIVE, load
 from jobqueue.protocols.command import protocol
-from jobqueue.reference.catalog import Entry, codes, entries
+from jobqueue.reference import Entry, codes, entries
 from jobqueue.schema import answers
 from jobqueue.schema.checks import KEEPS_BODY
 

@@ -1,24 +1,26 @@
 """Checks of commands that no type expresses: names, bodies, cursors, and fields that depend on each other.
 
 Many commands of one kind are checked together where that is faster: by the same rules, and any doubt about one of them
-is settled by checking each. A cursor is the position at which a listing continues, as text that is opaque to clients.
+is settled by checking each. A cursor is the position at which a listing continues, as text that is opaque to clients. A
+body is JSON that is passed on unread, but that every reader must be able to read.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 import time
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+import orjson
+from msgspec import Raw, Struct
 
-from jobqueue.errors import BadField
-from jobqueue.schema import bodies
-from jobqueue.schema.fields import TEN_YEARS_S, are_names, is_id, is_name, is_ttr
+from jobqueue.errors import BadField, TooLarge
+from jobqueue.schema.fields import DEEPEST_BODY, TEN_YEARS_S, are_names, is_id, is_name, is_ttr
 from jobqueue.schema.params import (
     BY_NAME,
     Add,
@@ -36,6 +38,46 @@ from jobqueue.schema.params import (
     bad_value,
     ms,
 )
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
+_ENDLESS = re.compile(rb"\d[eE]\+?\d{3}")  # a number that may be too large for any reader
+
+
+def check_body(body: bytes, max_body_bytes: int) -> None:
+    """Raises TooLarge, BadField."""
+    if len(body) > max_body_bytes:
+        raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
+    if _may_be_unreadable(body):
+        try:  # a lone surrogate or 1e999: well formed, but no reader could decode the answer that hands it out
+            orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise BadField("body has a number that is too large to be read back", field="body") from None
+    if len(body) > DEEPEST_BODY and body.count(b"[") + body.count(b"{") > DEEPEST_BODY and _depth(body) > DEEPEST_BODY:
+        raise BadField(f"body is nested too deeply; at most {DEEPEST_BODY} levels are allowed", field="body")
+
+
+def are_clear(bodies: Sequence[Raw], max_body_bytes: int) -> bool:
+    """Whether one look at many bodies finds that `check` takes each of them. False is only a doubt."""
+    if max(map(len, bodies)) > min(max_body_bytes, DEEPEST_BODY):  # a shorter one cannot be too deep
+        return False
+    return not _may_be_unreadable(b"\n".join(bodies))
+
+
+def _may_be_unreadable(json: bytes) -> bool:
+    # The first test of each pair is the cheaper one, and most bodies pass it.
+    return (b"\\" in json and b"\\u" in json) or (
+        b"0e" in json.translate(_DIGITS) and _ENDLESS.search(json) is not None
+    )
+
+
+def _depth(body: bytes) -> int:
+    """How many levels of arrays and objects a body has. It has no Python loop, for a body may be all brackets."""
+    brackets = _STRING.sub(b"", body).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(map((-1).__add__, brackets)), default=0)
+
 
 NAMED: dict[type[Struct], list[str]] = {
     kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()
@@ -61,7 +103,7 @@ def check(command: Command, max_body_bytes: int) -> None:
     if rule:
         rule((command,))
         if kind in _WITH_BODY:
-            bodies.check(bytes(command.body), max_body_bytes)  # type: ignore[union-attr,arg-type]  # which these have
+            check_body(bytes(command.body), max_body_bytes)  # type: ignore[union-attr,arg-type]  # which these have
 
 
 def check_all(commands: Sequence[Command], max_body_bytes: int) -> None:
@@ -88,7 +130,7 @@ def _are_clear(kind: type[Any], alike: Sequence[Any], max_body_bytes: int) -> bo
         names += [command.id for command in alike if command.id is not None]
     if names and not are_names(names):
         return False
-    return kind not in _WITH_BODY or bodies.are_clear([command.body for command in alike], max_body_bytes)
+    return kind not in _WITH_BODY or are_clear([command.body for command in alike], max_body_bytes)
 
 
 def _check_adds(commands: Sequence[Add]) -> None:

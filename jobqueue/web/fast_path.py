@@ -29,7 +29,7 @@ _HEAD = re.compile(re.escape(_FIRST) + rb"((?:" + _FIELD + rb")+)\r\n")
 _BEGUN = re.compile(rb"(?:" + _FIELD + rb")*(?:[A-Za-z0-9-]{1,64}(?::(?: (?:[!-~][ -~]*\r?)?)?)?|\r)?")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,14}")
 
-# They change how a message ends or what happens to its connection, or browsers send them (refusals.py), or they name
+# They change how a message ends or what happens to its connection, or browsers send them (answering.py), or they name
 # who acts. To aiohttp's parser `Proxy-Connection` is `Connection`, and it refuses the key of an old WebSocket.
 _NEVER_SIMPLE = frozenset(
     (

@@ -16,10 +16,10 @@ from aiohttp import StreamReader, web
 
 from buckets.errors import NoRoom
 from jobqueue.access.caller import CALLER
+from jobqueue.web.answering import Handler, refusal
 from jobqueue.web.fast_path import written
 from jobqueue.web.peer import Awaited, Peer
 from jobqueue.web.port import Port
-from jobqueue.web.refusals import Handler, refusal
 
 _MOST_DISCARDED = 16 << 20  # bytes of a refused request: as many as one may have by default
 _MOST_UNCHARGED = 64 << 10  # a request of so many bytes is never refused for want of room

@@ -21,12 +21,11 @@ from jobqueue.access.connections import ConnectionLimits
 from jobqueue.access.tls import Tls
 from jobqueue.protocols import Dialect, HttpDialect, SocketDialect
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Connection
+from jobqueue.web.answering import Guard, Refusing, in_json
+from jobqueue.web.connection import Connection, Handshake
 from jobqueue.web.fast_path import Head
 from jobqueue.web.handed_over import HandedOver, watched
-from jobqueue.web.handshake import Handshake
 from jobqueue.web.port import Answerer, Port, SimpleClient, blamed_on, datagram_sockets, url_of
-from jobqueue.web.refusals import Guard, Refusing, in_json
 from jobqueue.web.site import Web
 
 BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again a second later

@@ -31,11 +31,10 @@ from jobqueue.protocols.command.fast_path import FastPath
 from jobqueue.protocols.command.in_flight import Desk
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.answering import AiohttpClient, body_of, let_in, respond
+from jobqueue.web.answering import AiohttpClient, body_of, let_in, let_read, respond, response_to
 from jobqueue.web.fast_path import SERVER, Head
 from jobqueue.web.mount import Mount
 from jobqueue.web.port import Client, SimpleClient
-from jobqueue.web.refusals import let_read, response_to
 
 HEALTHZ, READYZ = "/healthz", "/readyz"
 _METRICS = "/metrics"

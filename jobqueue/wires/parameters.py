@@ -23,7 +23,7 @@ import orjson
 
 from buckets import Job, Tag
 from jobqueue.errors import BadField, BadRequest, TooLarge
-from jobqueue.schema import bodies
+from jobqueue.schema import checks
 from jobqueue.schema.fields import LONGEST_NAME, NAME_CHARACTERS
 
 FORM = "application/x-www-form-urlencoded"
@@ -139,7 +139,7 @@ def stored_text(text: str, max_body_bytes: int) -> bytes:
     if _is_json(raw, max_body_bytes):
         return raw
     body = orjson.dumps(text)
-    bodies.check(body, max_body_bytes)
+    checks.check_body(body, max_body_bytes)
     return body
 
 
@@ -149,7 +149,7 @@ def stored_bytes(raw: bytes, max_body_bytes: int) -> tuple[bytes, dict[str, str]
         return stored_text(raw.decode(), max_body_bytes), {}
     except (UnicodeDecodeError, TooLarge):
         body = b'"' + base64.b64encode(raw) + b'"'
-        bodies.check(body, max_body_bytes)
+        checks.check_body(body, max_body_bytes)
         return body, {ENCODING: BASE64}
 
 
@@ -187,7 +187,7 @@ def _is_json(raw: bytes, max_body_bytes: int) -> bool:
         return False
     try:
         _ANY.decode(raw)
-        bodies.check(raw, max_body_bytes)
+        checks.check_body(raw, max_body_bytes)
     except (msgspec.DecodeError, RecursionError, BadRequest):
         return False
     return True

@@ -19,14 +19,14 @@ from buckets.events.switch import read_events, switch_on
 from buckets.namespace import MANY_ENTRIES, Switch
 from buckets.shards import Shards
 from jobqueue import logs
+from jobqueue.journal.reading.entries import KEPT, Options
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import KEPT, Options
 from jobqueue.journal.reading.running import LEAST_TIMEOUT_S, drain
 from jobqueue.journal.url import Refused
 from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import redis_at
 from jobqueue.settings import Loaded, Settings
 from jobqueue.workers.messages import Inbox, obey, report
 

@@ -33,8 +33,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.health.start import check_may_start
 from jobqueue.metrics.shared import scratch_folder
 from jobqueue.process import Lifecycle
-from jobqueue.redis_server.fitness import redis_at
-from jobqueue.redis_server.opening import service_redis
+from jobqueue.redis_server.opening import redis_at, service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
 from jobqueue.web.port import blamed_on, url_of
 from jobqueue.workers import console

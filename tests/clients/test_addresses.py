@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 from jobqueue_client import ShuttingDown, Unavailable, Unreachable
-from jobqueue_client import addresses as addresses_module
-from jobqueue_client.addresses import Addresses, Route
+from jobqueue_client import options as addresses_module
+from jobqueue_client.options import Addresses, Route
 from jobqueue_client.retry import Retries
 
 URLS = ["http://a", "http://b", "http://c"]

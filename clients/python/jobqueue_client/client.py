@@ -8,17 +8,16 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from jobqueue_client import answers, commands, fields
-from jobqueue_client.access.options import Access, AccessFields
-from jobqueue_client.addresses import Addresses, Route
+from jobqueue_client.access import Access, AccessFields
 from jobqueue_client.answers import Answer, Loads, loads
 from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
+from jobqueue_client.connections import Connections
 from jobqueue_client.errors import JobQueueError, Unreachable
+from jobqueue_client.fields import Seconds
 from jobqueue_client.http import UNAUTHORIZED, Reply, Request
-from jobqueue_client.http.connections import Connections
 from jobqueue_client.job import Job
-from jobqueue_client.options import Options, urls_of
-from jobqueue_client.times import Seconds
+from jobqueue_client.options import Addresses, Options, Route, urls_of
 
 T = TypeVar("T")
 

@@ -57,13 +57,14 @@ from jobqueue_client.fields import (
     ReleaseFields,
     ScheduleFields,
     SchedulesFields,
+    Seconds,
     TokenFields,
     TopicsFields,
     TouchFields,
     UpdateFields,
+    plain,
 )
 from jobqueue_client.job import Job
-from jobqueue_client.times import Seconds, plain
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jobqueue_client.addresses import Address, Route
 from jobqueue_client.answers import Answer
 from jobqueue_client.errors import (
     AlreadyExists,
@@ -23,6 +22,7 @@ from jobqueue_client.errors import (
     Unreachable,
 )
 from jobqueue_client.http import Request
+from jobqueue_client.options import Address, Route
 
 _NOT_EXECUTED = (TopicFull, TooFast, NoRoom, ShuttingDown)
 """Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been."""

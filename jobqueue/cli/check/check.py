@@ -31,12 +31,12 @@ from jobqueue.health.start import (
     told_settings,
 )
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import check_subscription, redis_at, unusable
+from jobqueue.redis_server.opening import check_subscription, redis_at, unusable
 from jobqueue.redis_server.program import build_of
 from jobqueue.settings import Settings
 
 if TYPE_CHECKING:
-    from jobqueue_client.access.options import AccessFields
+    from jobqueue_client.access import AccessFields
 
 _ANSWER_S = 5.0  # for the embedded Redis
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import orjson
-from jobqueue_client.http.words import SPEAKS_TLS
+from jobqueue_client.http import SPEAKS_TLS
 
 from buckets.errors import JobQueueError
 from buckets.namespace import look
@@ -24,10 +24,10 @@ from jobqueue.cli.client import Client, Refusal, Unreachable, base_of, is_tls, r
 from jobqueue.health import jobs
 from jobqueue.health.findings import Finding, Findings, Level
 from jobqueue.health.jobs import Fields, Look
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import redis_at
 
 if TYPE_CHECKING:
-    from jobqueue_client.access.options import Access, AccessFields
+    from jobqueue_client.access import Access, AccessFields
 
     from jobqueue.settings import Settings
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ssl import SSLContext
 
-from jobqueue_client.access.token import Token
+from jobqueue_client.access import Token
 
-from jobqueue.console.options import Options
-from jobqueue.console.tls import Certificate
+from jobqueue.console.options import Certificate, Options
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings
 

@@ -84,7 +84,7 @@ async def opened(chosen: Settings) -> AsyncIterator[Shards]:
     from buckets.namespace import join  # noqa: PLC0415
     from buckets.shards import Shards  # noqa: PLC0415
     from jobqueue.redis_server.data_directory import running_at  # noqa: PLC0415
-    from jobqueue.redis_server.fitness import redis_at  # noqa: PLC0415
+    from jobqueue.redis_server.opening import redis_at  # noqa: PLC0415
 
     redis = redis_at(chosen.redis or running_at(Path(chosen.data)), chosen.redis_timeout_s)
     try:

@@ -21,8 +21,8 @@ from jobqueue import logs, settings
 from jobqueue.errors import SettingsError
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.keeping import Periods
+from jobqueue.journal.reading.entries import Options
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import LEAST_TIMEOUT_S, drain, unless
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.store import Away
@@ -30,7 +30,7 @@ from jobqueue.journal.url import Refused, address
 from jobqueue.loops import stop_on_signals
 from jobqueue.process import loop_factory
 from jobqueue.redis_server.data_directory import running_at
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import redis_at
 from jobqueue.settings import Settings
 
 DONE, LEFT, NOT_BEGUN = 0, 1, 2

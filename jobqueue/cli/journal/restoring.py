@@ -28,21 +28,19 @@ from jobqueue.cli import humanize
 from jobqueue.commands.answers import NOT_KNOWN
 from jobqueue.errors import SettingsError
 from jobqueue.journal.database import open_engine
+from jobqueue.journal.reading.entries import Options
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain, NotCommitted
 from jobqueue.journal.reading.sql import Sql
-from jobqueue.journal.restoring import lost_tokens
-from jobqueue.journal.restoring.beginning import check, check_source
-from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun, Progress, Report, Stopped, Sums
+from jobqueue.journal.restoring import lost
 from jobqueue.journal.restoring.forgotten import Forgotten
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import PENDING, Choice, NotBegun, Progress, Reading, Report, Stopped, Sums
 from jobqueue.journal.restoring.restore import Restore, carry_out
-from jobqueue.journal.restoring.runs import Run
+from jobqueue.journal.restoring.runs import Run, check, check_source
 from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused
 from jobqueue.redis_server.data_directory import running_at
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import redis_at
 from jobqueue.settings import Settings
 
 _OF_THE_PUT = {
@@ -316,7 +314,7 @@ async def _ended(work: _Work) -> Sums:
 
 async def _tokens(work: _Work) -> Sums:
     run = None if work.given["dry"] else await _begun(work, Choice(), "tokens")
-    await lost_tokens.bring_back(work.reading, work.pool, run, work.sums, stale=work.given["stale"])
+    await lost.bring_back_tokens(work.reading, work.pool, run, work.sums, stale=work.given["stale"])
     return work.sums
 
 

@@ -1,16 +1,115 @@
-"""What `jobqueue operation` asks a service, and what it shows of the answers."""
+"""What `jobqueue operation` asks a service, and what it shows of the answers: tables, like those of
+`jobqueue.cli.tables`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from jobqueue.cli import humanize, output
 from jobqueue.cli.ask import DONE, REFUSED, Extras, Fields
 from jobqueue.cli.client import Answer, Client
-from jobqueue.cli.operation import tables
 from jobqueue.cli.output import Output
+
+_COLOURS = {"running": "green", "paused": "yellow", "failed": "red", "cancelled": "yellow"}
+
+
+def operation(fields: Fields) -> RenderableType:
+    """A line for each thing that is known of an operation."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, words in _facts(fields):
+        style = _COLOURS.get(words, "") if name == "state" else ""
+        table.add_row(Text(name), Text(humanize.clean(words), style=style))
+    return table
+
+
+def operations(some: Iterable[Fields]) -> RenderableType:
+    """A row per operation."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("operation", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("done", no_wrap=True, justify="right")
+    table.add_column("which", overflow="fold")
+    table.add_column("planned", no_wrap=True)
+    table.add_column("by", overflow="fold")
+    for each in some:
+        table.add_row(
+            Text(humanize.clean(each["operation"])),
+            Text(humanize.clean(each["kind"])),
+            Text(humanize.clean(each["state"]), style=_COLOURS.get(each["state"], "")),
+            Text(_progress(each)),
+            Text(humanize.clean(which(each["filter"]))),
+            Text(humanize.clock(each["begun"])),
+            Text(humanize.clean(each["by"])),
+        )
+    return table
+
+
+def which(wanted: Fields) -> str:
+    """A filter in words."""
+    return ", ".join(f"{name.replace('_', ' ')} {_member(value)}" for name, value in wanted.items())
+
+
+def _member(value: Any) -> str:
+    return str(value) if isinstance(value, str) else humanize.clock(value)
+
+
+def _facts(fields: Fields) -> Iterator[tuple[str, str]]:
+    yield "operation", fields["operation"]
+    yield "kind", fields["kind"] + _move(fields)
+    yield "state", fields["state"]
+    if "error" in fields:
+        yield "error", fields["error"]
+    yield "which", which(fields["filter"])
+    yield "jobs", ("" if fields["exact"] else "about ") + humanize.number(fields["count"])
+    if fields["started"] is not None:
+        yield "done", humanize.number(fields["done"]) + _speed(fields)
+        yield "skipped", humanize.number(fields["skipped"])
+    if fields["left"] is not None:
+        yield "left", humanize.span(fields["left"])
+    yield "planned", _moment(fields["begun"], fields["by"])
+    for name, by in (("started", fields["started_by"]), ("ended", "")):
+        if fields[name] is not None:
+            yield name, _moment(fields[name], by)
+    if fields["samples"]:
+        yield "such as", " ".join(fields["samples"])
+
+
+def _move(fields: Fields) -> str:
+    """What a reschedule makes of the jobs' times."""
+    if "shift" in fields:
+        return f", {humanize.span(abs(fields['shift']))} {'later' if fields['shift'] > 0 else 'earlier'}"
+    spread = f", over {humanize.span(fields['spread'])}" if fields.get("spread") else ""
+    return f", to {humanize.clock(fields['at'])}{spread}" if "at" in fields else ""
+
+
+def _speed(fields: Fields) -> str:
+    if fields["state"] != "running":
+        return ""
+    slowed = ", slowed down because jobs come late" if fields["slowed"] else ""
+    return f" ({humanize.number(round(fields['speed']))} a second{slowed})"
+
+
+def _moment(when: float, by: str) -> str:
+    return humanize.when(when) + (f", by {by}" if by else "")
+
+
+def _progress(fields: Fields) -> str:
+    """How many jobs are done, of how many."""
+    total = ("" if fields["exact"] else "~") + humanize.number(fields["count"])
+    return total if fields["started"] is None else f"{humanize.number(fields['done'])}/{total}"
+
 
 MANY = 1000
 """Jobs: to change more, their number is typed, and a deletion names the way to export them first."""
@@ -50,7 +149,7 @@ async def _confirmed(client: Client, plan: str, out: Output) -> int:
         raise click.UsageError("--expect is missing: the count of the plan")
     found = (await client.ask("operation", do="get", operation=plan)).fields
     count: int = found["count"]
-    question = f"{found['kind'].capitalize()} {humanize.jobs(count)} ({tables.which(found['filter'])})"
+    question = f"{found['kind'].capitalize()} {humanize.jobs(count)} ({which(found['filter'])})"
     if found["state"] != "planned" or not count:
         return count  # there is nothing to agree to, and the service says why
     if count <= MANY:
@@ -86,7 +185,7 @@ async def listing(client: Client, fields: Fields, extras: Extras, out: Output) -
     if out.as_json:
         out.json(answer)
     elif answer.fields["operations"]:
-        out.console.print(tables.operations(answer.fields["operations"]))
+        out.console.print(operations(answer.fields["operations"]))
     else:
         out.say("there are no operations")
     return DONE
@@ -133,7 +232,7 @@ def _show(answer: Answer, out: Output) -> None:
     if out.as_json:
         out.json(answer)
     else:
-        out.console.print(tables.operation(answer.fields))
+        out.console.print(operation(answer.fields))
 
 
 def _show_found(answer: Answer, out: Output) -> int:
@@ -148,7 +247,7 @@ def _show_found(answer: Answer, out: Output) -> int:
     for job_id in found["samples"]:
         out.say(job_id)
     if not found["samples"]:
-        out.say(f"no job matches: {tables.which(found['filter'])}")
+        out.say(f"no job matches: {which(found['filter'])}")
     elif not found["exact"]:
         out.say(f"there are more than these {humanize.number(found['count'])}; a longer prefix or a topic finds them")
     return DONE

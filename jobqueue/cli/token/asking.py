@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 import msgspec
-from jobqueue_client.access.options import Access
+from jobqueue_client.access import Access
 
 from buckets import Pool
 from buckets.access import Actions, Tokens
@@ -35,7 +35,7 @@ from jobqueue.commands.native import failed
 from jobqueue.commands.tokens import carry_out
 from jobqueue.errors import BadRequest, SettingsError
 from jobqueue.redis_server.data_directory import running_at
-from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import redis_at
 from jobqueue.schema import checks, params
 from jobqueue.settings import Settings
 

@@ -9,8 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from jobqueue.console.charts import bars
-from jobqueue.console.past import look_aside
-from jobqueue.console.visit import Visit, together
+from jobqueue.console.visit import Visit, look_aside, together
 
 _SPANS = {"day": (24, 600), "hours": (3, 60), "week": (168, 3600), "month": (744, 10_800)}
 _DRAWN = 4  # topics that are drawn by themselves

@@ -1,4 +1,6 @@
-"""The processes of the service, the timers that each holds, and the Redis behind them."""
+"""The processes of the service, the timers that each holds, and the Redis behind them; and the workers that poll
+topics.
+"""
 
 from __future__ import annotations
 
@@ -40,3 +42,11 @@ def _timers(instance: Mapping[str, Any]) -> int:
     """How many timers an instance holds."""
     by_shard: Mapping[str, Sequence[int]] = instance["timers"] or {}
     return sum(map(len, by_shard.values()))
+
+
+async def show_workers(visit: Visit) -> web.StreamResponse:
+    """The workers of one topic, or of all, sorted by name."""
+    topic = visit.text("topic")
+    answer = await visit.ask("workers", **({"topic": topic} if topic else {}))
+    workers = sorted(answer["workers"], key=lambda worker: (worker["worker"], worker["topics"]))
+    return visit.page("workers", "Workers", workers=workers, others=answer["others"], topic=topic)

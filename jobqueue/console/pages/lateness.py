@@ -10,8 +10,7 @@ from aiohttp import web
 
 from jobqueue.console import formatting
 from jobqueue.console.charts.heatmap import Heatmap, heatmap
-from jobqueue.console.past import look_back
-from jobqueue.console.visit import BadQuery, Visit
+from jobqueue.console.visit import BadQuery, Visit, look_back
 
 HOURS = (1, 3, 6, 12, 24, 48)
 HOURS_OF_TOPIC = (1, 2)

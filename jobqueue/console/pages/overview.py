@@ -13,9 +13,8 @@ from aiohttp import web
 from jobqueue.console import formatting
 from jobqueue.console.charts import bars, curves
 from jobqueue.console.pages.jobs import STATES
-from jobqueue.console.past import look_aside
 from jobqueue.console.questions import Away
-from jobqueue.console.visit import Visit, together
+from jobqueue.console.visit import Visit, look_aside, together
 
 _MOST_PAGES = 20  # of a hundred topics; behind them, `stats` takes the longer, the more topics there are
 _MOST_SHOWN = 10

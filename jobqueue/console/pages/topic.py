@@ -10,9 +10,8 @@ from aiohttp import web
 from jobqueue.console.charts import bars
 from jobqueue.console.pages import lateness
 from jobqueue.console.pages.settings import in_force
-from jobqueue.console.past import look_aside
 from jobqueue.console.questions import Away
-from jobqueue.console.visit import Visit, together
+from jobqueue.console.visit import Visit, look_aside, together
 
 _HOURS = 24
 _PAST_S = lateness.HOURS_OF_TOPIC[-1] * 3600

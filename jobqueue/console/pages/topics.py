@@ -10,8 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from jobqueue.console.charts.curves import Spark, spark
-from jobqueue.console.past import look_aside
-from jobqueue.console.visit import Visit
+from jobqueue.console.visit import Visit, look_aside
 
 _MOST_PAGES = 2
 _MOST_SPARKS = 50

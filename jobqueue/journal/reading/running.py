@@ -17,9 +17,8 @@ from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue.journal.keeping import Periods
 from jobqueue.journal.reading import totals
-from jobqueue.journal.reading.entries import Writer
+from jobqueue.journal.reading.entries import Options, Writer
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.shard import ShardReader
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.tokens import TokenReader

@@ -21,9 +21,8 @@ from buckets.events.stream import START, Gone, PageSize, Place, RawEntry, Stream
 from buckets.redis.outage import Outage
 from jobqueue.journal.choices import Change, Choice, held_at, newest, of_shard
 from jobqueue.journal.reading import verdict
-from jobqueue.journal.reading.entries import WITH_BODY, Unit, Writer, read
+from jobqueue.journal.reading.entries import WITH_BODY, Options, Unit, Writer, read
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.tokens import TokenReader
 from jobqueue.journal.reading.verdict import Verdict, lost, place_of

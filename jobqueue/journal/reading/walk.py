@@ -25,8 +25,7 @@ from buckets.layout import SCHEDULE
 from buckets.pages import Pages
 from buckets.shards import Shards
 from jobqueue.journal.choices import Choice
-from jobqueue.journal.reading.entries import MOST_REASON
-from jobqueue.journal.reading.options import Options
+from jobqueue.journal.reading.entries import MOST_REASON, Options
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import place_of
 from jobqueue.journal.rows import WALKED, Collector, Rows, Unread

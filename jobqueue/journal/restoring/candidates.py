@@ -19,8 +19,7 @@ from buckets.pages import chunks
 from buckets.topics.within import reaches
 from jobqueue.journal import choices, tables
 from jobqueue.journal.reading.verdict import LOST, UNKNOWN
-from jobqueue.journal.restoring.choice import ENDED, PENDING, Choice, NotBegun
-from jobqueue.journal.restoring.reading import JobRow, Reading, kept
+from jobqueue.journal.restoring.reading import ENDED, PENDING, Choice, JobRow, NotBegun, Reading, kept
 
 Cursor = dict[str, Any]
 """A place in a listing, as it is kept with the run."""

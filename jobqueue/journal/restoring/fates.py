@@ -11,8 +11,7 @@ from typing import NamedTuple
 from buckets.job import LEASE_ENDED, Cause, State, Tag
 from buckets.record import Fields, pack_optional, pack_record, unpack, unpack_optional
 from jobqueue.journal.restoring.candidates import Candidate, Gaps, Past
-from jobqueue.journal.restoring.choice import ENDED, LEFT, Choice, Sums
-from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.restoring.reading import ENDED, LEFT, Choice, JobRow, Reading, Sums
 
 OVERDUE = "overdue at restore"
 """The reason of dead letters that are overdue."""

@@ -23,12 +23,22 @@ from buckets.pool.pool import Pool
 from buckets.schedules.record import Schedule
 from buckets.schedules.schedules import Schedules
 from jobqueue.journal import choices, tables
-from jobqueue.journal.restoring.choice import ENDED, Choice, NotBegun, Progress, Report, Stopped, Sums
+from jobqueue.journal.choices import has_gone_back
 from jobqueue.journal.restoring.fates import fate_of
-from jobqueue.journal.restoring.lost_schedules import ScheduleRow, fate_of_schedule, live_occurrences, schedule_rows
-from jobqueue.journal.restoring.reading import JobRow, Reading, kept
+from jobqueue.journal.restoring.lost import ScheduleRow, fate_of_schedule, live_occurrences, schedule_rows
+from jobqueue.journal.restoring.reading import (
+    ENDED,
+    Choice,
+    JobRow,
+    NotBegun,
+    Progress,
+    Reading,
+    Report,
+    Stopped,
+    Sums,
+    kept,
+)
 from jobqueue.journal.restoring.runs import Passing
-from jobqueue.journal.taken_back import has_gone_back
 
 
 class LastTold(NamedTuple):

@@ -17,10 +17,9 @@ from buckets.pool.pool import Pool
 from buckets.record import unpack_optional
 from buckets.shards import ACTOR
 from jobqueue.journal.restoring.candidates import Candidate, Cursor, Gaps, Listing, Named, Page, Past
-from jobqueue.journal.restoring.choice import ENDED, Choice, Progress, Report, Stopped, Sums
 from jobqueue.journal.restoring.fates import Fate, Judging
-from jobqueue.journal.restoring.lost_schedules import LostSchedules, is_among, is_schedule
-from jobqueue.journal.restoring.reading import JobRow, Reading
+from jobqueue.journal.restoring.lost import LostSchedules, is_among, is_schedule
+from jobqueue.journal.restoring.reading import ENDED, Choice, JobRow, Progress, Reading, Report, Stopped, Sums
 from jobqueue.journal.restoring.runs import Passing, Run
 
 RATE = 2_000

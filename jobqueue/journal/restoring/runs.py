@@ -1,5 +1,7 @@
-"""The runs of restore, as the journal keeps them: `jq_restore`, and `jq_left` for the jobs that they left. A run waits
-until the journal has all events until its time.
+"""The runs of restore, as the journal keeps them: `jq_restore`, and `jq_left` for the jobs that they left.
+
+A run begins only if the journal has its source and keeps what it needs. It waits until the journal has all events until
+its time.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from buckets.events.restoring import Asked
 from buckets.pages import chunks
 from buckets.shards import Shards
 from jobqueue.journal import tables
+from jobqueue.journal.restoring import candidates
 from jobqueue.journal.restoring.candidates import Cursor
-from jobqueue.journal.restoring.choice import Choice, NotBegun, Stopped, Sums
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import PENDING, Choice, NotBegun, Reading, Stopped, Sums
 
 _RUN, _LEFT = tables.restore.c, tables.left.c
 _ROWS = 1_000  # of an insert: it has 3 parameters a row
@@ -157,3 +159,30 @@ def _behind(asked: Asked, position: Any) -> str:
     if position.stream != asked.stream:
         return f"the journal reads another stream than that of shard {asked.shard} in this Redis"
     return f"the journal is {(asked.at - position.time) / 1e6:.1f} s behind shard {asked.shard}, and does not get on"
+
+
+_JOB, _POSITION = tables.job.c, tables.position.c
+
+
+async def check(reading: Reading, choice: Choice) -> None:
+    """Raises NotBegun, Stopped."""
+    await check_source(reading)
+    if not choice.ids:
+        await _check_bodies(reading)
+    if choice.as_of is not None:
+        await candidates.check(reading, choice.as_of)
+
+
+async def check_source(reading: Reading) -> None:
+    """Raises NotBegun where the journal has nothing of the source."""
+    sources = [row[0] for row in await reading.rows(select(_POSITION.source).distinct())]
+    if reading.source in sources:
+        return
+    others = f"it has {', '.join(sorted(sources))}; --source names one" if sources else "it is empty"
+    raise NotBegun(f"the journal has nothing of the source {reading.source}: {others}")
+
+
+async def _check_bodies(reading: Reading) -> None:
+    lives = select(_JOB.id).where(reading.of_source(tables.job), _JOB.state.in_([int(state) for state in PENDING]))
+    if await reading.rows(lives.limit(1)) and not await reading.rows(lives.where(_JOB.body_kept != 0).limit(1)):
+        raise NotBegun("the journal keeps no bodies (`journal run --bodies none`), without which no job can come back")

@@ -17,7 +17,7 @@ from asyncmy.converters import escape_float, escape_int, escape_None, escape_seq
 
 from jobqueue.journal import schedules, tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
-from jobqueue.journal.stores.patience import Patience
+from jobqueue.journal.stores import Patience
 from jobqueue.journal.url import Address, Refused
 from jobqueue.journal.writing import (
     EVENT,

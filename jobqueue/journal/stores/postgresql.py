@@ -12,7 +12,7 @@ import asyncpg
 
 from jobqueue.journal import schedules, tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
-from jobqueue.journal.stores.patience import Patience
+from jobqueue.journal.stores import Patience
 from jobqueue.journal.url import Address, Refused
 from jobqueue.journal.writing import (
     EVENT,

@@ -13,7 +13,7 @@ from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
 from jobqueue.errors import BadField, MethodNotAllowed, NoSuchPath
 from jobqueue.protocols import HttpDialect, Reply, Request, Tools
-from jobqueue.protocols.camellia import answers, requests
+from jobqueue.protocols.camellia import requests
 from jobqueue.protocols.camellia.monitor import Minute, Monitor, Totals
 from jobqueue.protocols.camellia.requests import text
 from jobqueue.protocols.camellia.space import Space
@@ -55,7 +55,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
     async def handle(self, request: Request, reserved: list[Job]) -> Reply:
         space, group, name = self._place(request.path)
         if group == "health" and name in ("status", "check"):
-            return answers.health(is_up=name == "check" or self.tools.is_ready())
+            return requests.health(is_up=name == "check" or self.tools.is_ready())
         operation = _OPERATIONS.get(name) if group == "delayQueue" else None
         if operation is None:
             raise NoSuchPath("no such path")
@@ -66,10 +66,10 @@ class CamelliaDialect(HttpDialect[Camellia]):
     def refuse(self, error: Exception, request: Request) -> Reply:
         answer = self.tools.commands.refuse(error)
         if answer["code"] in _STATUS:
-            return answers.spring(_STATUS[answer["code"]], request.path, answer["error"])
+            return requests.spring(_STATUS[answer["code"]], request.path, answer["error"])
         if _HEALTH in request.path:
-            return answers.health(is_up=request.path.endswith("/check"))
-        return answers.failed(answer)
+            return requests.health(is_up=request.path.endswith("/check"))
+        return requests.failed(answer)
 
     def pause_s(self, request: Request) -> float:
         return _PAUSE_S if request.path.endswith(_POLL) else 0.0
@@ -97,26 +97,26 @@ class CamelliaDialect(HttpDialect[Camellia]):
         if answer.get("code") == "ALREADY_EXISTS":
             answer |= _TAKEN
         if isinstance(command, BadField) or not answer["success"]:
-            return answers.failed(answer, delayMsg=None)
+            return requests.failed(answer, delayMsg=None)
         theirs = {"topic": call.space.their_topic(command.topic), "msgId": call.space.sent_id(command.id or "")}
         if "jobs" in answer:  # of a virtual topic: its first copy answers for all
             answer = answer["jobs"][0]
         if answer["result"] == "existing":
             return await self._existing(call, theirs, answer["id"], answer.get("topic", command.topic))
-        sent = answers.sent(command, theirs, text(call.parameters, "msg"), answer)
-        return answers.json(answers.SUCCESS, msg="success", delayMsg=sent)
+        sent = requests.sent(command, theirs, text(call.parameters, "msg"), answer)
+        return requests.json(requests.SUCCESS, msg="success", delayMsg=sent)
 
     async def _existing(self, call: Call, theirs: dict[str, str], job_id: str, topic: str) -> Reply:
         """The message that a repeated one leaves as it is."""
         answer = await self.ask(inner.Get(id=job_id, within=topic))
         if answer["success"]:
-            shown = answers.job(answer["job"], call.space) | theirs
-            return answers.json(answers.SUCCESS, msg="success", delayMsg=shown)
+            shown = requests.job(answer["job"], call.space) | theirs
+            return requests.json(requests.SUCCESS, msg="success", delayMsg=shown)
         if answer["code"] == "FORBIDDEN":  # it may send, but not look
-            return answers.json(answers.SUCCESS, msg="success", delayMsg=theirs)
+            return requests.json(requests.SUCCESS, msg="success", delayMsg=theirs)
         if answer["code"] == "NOT_FOUND":
             answer |= _TAKEN
-        return answers.failed(answer, delayMsg=None)
+        return requests.failed(answer, delayMsg=None)
 
     async def _pull(self, call: Call, reserved: list[Job]) -> Reply:
         return _pulled(await self._pop(call, reserved, 0), call.space)
@@ -134,16 +134,16 @@ class CamelliaDialect(HttpDialect[Camellia]):
     async def _ack(self, call: Call, reserved: list[Job]) -> Reply:
         answer = await self.ask(requests.settle(call.parameters, call.space))
         if answer["success"] or answer["code"] in _NOTHING_TO_ACK:
-            return answers.json(answers.SUCCESS, msg="success")
-        return answers.failed(answer)
+            return requests.json(requests.SUCCESS, msg="success")
+        return requests.failed(answer)
 
     async def _delete(self, call: Call, reserved: list[Job]) -> Reply:
         answer = await self.ask(requests.delete(call.parameters, call.space))
         if answer["success"] and answer["was"] != State.DELETED.word:
-            return answers.json(answers.SUCCESS, msg="success")
+            return requests.json(requests.SUCCESS, msg="success")
         if answer["success"] or answer["code"] in _NOTHING_TO_DELETE:
-            return answers.json(answers.NOT_FOUND, msg=None)
-        return answers.failed(answer)
+            return requests.json(requests.NOT_FOUND, msg=None)
+        return requests.failed(answer)
 
     async def _get(self, call: Call, reserved: list[Job]) -> Reply:
         command = requests.get(call.parameters, call.space)
@@ -151,44 +151,44 @@ class CamelliaDialect(HttpDialect[Camellia]):
         if isinstance(command, inner.Get):
             self._monitor(call.space).count_get(command.within)
         if answer["success"]:
-            return answers.json(answers.SUCCESS, msg="success", delayMsg=answers.job(answer["job"], call.space))
+            return requests.json(requests.SUCCESS, msg="success", delayMsg=requests.job(answer["job"], call.space))
         if answer["code"] == "NOT_FOUND":
-            return answers.json(answers.NOT_FOUND, msg=None, delayMsg=None)
-        return answers.failed(answer, delayMsg=None)
+            return requests.json(requests.NOT_FOUND, msg=None, delayMsg=None)
+        return requests.failed(answer, delayMsg=None)
 
     async def _topic_info(self, call: Call, reserved: list[Job]) -> Reply:
         theirs = text(call.parameters, "topic")
         topic = call.space.topic(theirs)
         answer = await self.ask(topic if isinstance(topic, BadField) else inner.Stats(topic=topic))
         if not answer["success"]:
-            return answers.failed(answer, data=None)
-        return answers.json(answers.SUCCESS, data=answers.topic_info(theirs, answer["figures"]))
+            return requests.failed(answer, data=None)
+        return requests.json(requests.SUCCESS, data=requests.topic_info(theirs, answer["figures"]))
 
     async def _topic_infos(self, call: Call, reserved: list[Job]) -> Reply:
-        figures = await answers.figures(self.ask, call.space)
-        if isinstance(figures, answers.Failure):
-            return answers.failed(figures.answer, data=None)
-        return answers.json(answers.SUCCESS, data=answers.listed(figures, call.space))
+        figures = await requests.figures(self.ask, call.space)
+        if isinstance(figures, requests.Failure):
+            return requests.failed(figures.answer, data=None)
+        return requests.json(requests.SUCCESS, data=requests.listed(figures, call.space))
 
     async def _monitor_data(self, call: Call, reserved: list[Job]) -> Reply:
         seen = await self.ask(inner.Names(within=call.space.prefix))
         if not seen["success"]:
-            return answers.failed(seen, data=None)
+            return requests.failed(seen, data=None)
         minute = self._minute(call.space, seen["names"])
         data = {
             "requestStatsList": minute.requests,
             "pullMsgTimeGapStatsList": minute.pulled,
             "readyQueueTimeGapStatsList": minute.ready,
         }
-        return answers.json(answers.SUCCESS, data=data)
+        return requests.json(requests.SUCCESS, data=data)
 
     async def _monitor_string(self, call: Call, reserved: list[Job]) -> Reply:
-        figures = await answers.figures(self.ask, call.space)
-        if isinstance(figures, answers.Failure):
-            return answers.failed(figures.answer)
+        figures = await requests.figures(self.ask, call.space)
+        if isinstance(figures, requests.Failure):
+            return requests.failed(figures.answer)
         minute = self._minute(call.space, figures)
-        sizes, ranges = answers.rows(answers.listed(figures, call.space))
-        return answers.text(
+        sizes, ranges = requests.rows(requests.listed(figures, call.space))
+        return requests.as_text(
             requestStats=minute.requests,
             pullMsgTimeGapStats=minute.pulled,
             readyQueueTimeGapStats=minute.ready,
@@ -209,8 +209,8 @@ class CamelliaDialect(HttpDialect[Camellia]):
     async def _totals(self, space: Space) -> Totals | None:
         """Those of all topics: whoever asks for a minute is shown some of its rows."""
         GRANT.set(OPEN)  # in the task of the monitor
-        figures = await answers.figures(self.ask, space)
-        if isinstance(figures, answers.Failure):
+        figures = await requests.figures(self.ask, space)
+        if isinstance(figures, requests.Failure):
             return None
         return {topic: each.totals for topic, each in figures.items()}
 
@@ -223,8 +223,8 @@ def _parameters(request: Request) -> Parameters:
 
 def _pulled(answer: Answer, space: Space) -> Reply:
     if not answer["success"]:
-        return answers.failed(answer, delayMsgList=None)
-    return answers.json(answers.SUCCESS, msg=None, delayMsgList=[answers.job(job, space) for job in answer["jobs"]])
+        return requests.failed(answer, delayMsgList=None)
+    return requests.json(requests.SUCCESS, msg=None, delayMsgList=[requests.job(job, space) for job in answer["jobs"]])
 
 
 class Operation(NamedTuple):

@@ -1,20 +1,35 @@
-"""What camellia's clients ask for: parameters as commands.
+"""What camellia's clients ask for, as commands; and the answers to them.
 
 A required parameter that is missing, and one that cannot be read, raise BadField. What the queue refuses is returned as
-one, in place of the command: the answers to the two differ.
+a refusal, in place of the command: the answers to the two differ.
+
+Whatever the queue answers is HTTP 200 with one of four codes and a sentence: the Java SDK makes an exception without
+text of any other status. Requests that cannot be read are answered as Spring does. A job is a message of nine members;
+a topic shows how many messages wait, and for how long.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+import orjson
 from msgspec import Raw
 
+from buckets import Cause, Job, State, Stats
+from buckets.topics.topics import RANGES
+from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
 from jobqueue.errors import BadField
+from jobqueue.protocols import Reply
 from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner
 from jobqueue.schema.fields import DAY_S, SHORTEST_TTR_S, TEN_YEARS_S
+from jobqueue.schema.params import ms
+from jobqueue.wires import parameters
 from jobqueue.wires.parameters import Parameters, stored_text
 
 WORKER = "camellia"
@@ -122,3 +137,146 @@ def _seconds(ms: int | None, default_s: float) -> float:
 
 def _tries(retries: int) -> int:
     return retries + 1 if retries < _MOST_TRIES else 0
+
+
+SUCCESS, BAD, NOT_FOUND, FAILED = 200, 400, 404, 500
+_CODES = {"BAD_FIELD": BAD, "TOO_LARGE": BAD, "NOT_FOUND": NOT_FOUND}
+_TEXT = "text/plain;charset=UTF-8"
+
+
+def json(code: int, **parts: Any) -> Reply:
+    """HTTP 200 with one of their codes."""
+    return Reply(200, orjson.dumps({"code": code, **parts}))
+
+
+def as_text(**parts: Any) -> Reply:
+    """JSON as plain text."""
+    return Reply(200, orjson.dumps(parts), content_type=_TEXT)
+
+
+def failed(answer: Answer, **parts: Any) -> Reply:
+    """A command that failed. `parts`: the members that a success would fill."""
+    return json(_CODES.get(answer["code"], FAILED), msg=answer["error"], **parts)
+
+
+def spring(status: HTTPStatus, path: str, message: str) -> Reply:
+    """A request that is not read, or cannot be."""
+    timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+    page = {"timestamp": timestamp, "status": status, "error": status.phrase, "path": path, "message": message}
+    return Reply(status, orjson.dumps(page))
+
+
+def health(*, is_up: bool) -> Reply:
+    """The answer of a health path."""
+    return Reply(200, b'{"code":200}') if is_up else Reply(500, b'{"code":500}')
+
+
+Shown = dict[str, Any]
+
+_NO_LIMIT = 2**31 - 1
+_NEVER_MS = TEN_YEARS_S * 1000
+_EXPIRED, _EXHAUSTED = 5, 6
+_STATUS = {
+    State.DELAYED: 1,
+    State.READY: 2,
+    State.RESERVED: 3,
+    State.FINISHED: 4,
+    State.DEAD: _EXHAUSTED,
+    State.DELETED: 7,
+}
+
+
+def job(job: Job, space: Space) -> Shown:
+    """A job, or what is left of an ended one."""
+    return {
+        "topic": space.their_topic(job.topic),
+        "msgId": space.their_id(job),
+        "msg": parameters.given_text(job) if job.body else None,
+        "produceTime": job.created,
+        "triggerTime": job.due,
+        "expireTime": job.due + (_NEVER_MS if job.ttl is None else job.ttl),
+        "maxRetry": _retries(job.tries),
+        "retry": job.attempts,
+        "status": _status(job),
+    }
+
+
+def sent(command: inner.Add, names: Mapping[str, str], msg: str, answer: Answer) -> Shown:
+    """A message that was just sent. `names`: its topic and msgId."""
+    due_ms = round(answer["due"] * 1000)
+    return {
+        **names,
+        "msg": msg,
+        "produceTime": due_ms - ms(command.delay or 0),
+        "triggerTime": due_ms,
+        "expireTime": due_ms + ms(command.ttl or 0),
+        "maxRetry": _retries(command.tries or 0),
+        "retry": 0,
+        "status": _STATUS[State[answer["state"].upper()]],
+    }
+
+
+def _retries(tries: int) -> int:
+    return tries - 1 if tries else _NO_LIMIT
+
+
+def _status(job: Job) -> int:
+    if job.state is State.DEAD and job.cause is Cause.TTL and not job.attempts:
+        return _EXPIRED
+    return _STATUS[job.state]
+
+
+Ask = Callable[[inner.Stats], Awaitable[Answer]]
+
+_SIZES = (
+    "sizeOf0To1min",
+    "sizeOf1minTo10min",
+    "sizeOf10minTo30min",
+    "sizeOf30minTo1hour",
+    "sizeOf1hourTo6hour",
+    "sizeOf6hourTo1day",
+    "sizeOf1dayTo7day",
+    "sizeOf7dayTo30day",
+    "sizeOf30dayToInfinite",
+)
+
+
+def topic_info(topic: str, figures: Stats) -> Shown:
+    """A topic with its figures."""
+    counts = figures.counts
+    sizes = {size: figures.due[name] for size, (name, _) in zip(_SIZES, RANGES, strict=True)}
+    return {
+        "topic": topic,
+        "waitingQueueSize": counts["delayed"],
+        "waitingQueueInfo": sizes,
+        "readyQueueSize": counts["ready"],
+        "ackQueueSize": counts["reserved"],
+    }
+
+
+class Failure(NamedTuple):
+    """Why figures could not be read."""
+
+    answer: Answer
+
+
+async def figures(ask: Ask, space: Space) -> dict[str, Stats] | Failure:
+    """The figures of each topic below a prefix."""
+    answer = await ask(inner.Stats(within=space.prefix, each=True))
+    if not answer["success"]:
+        return Failure(answer)
+    return {name: figures for name, figures in answer["topics"].items() if name != space.prefix}
+
+
+def listed(figures: Mapping[str, Stats], space: Space) -> list[Shown]:
+    """Topics with their figures."""
+    return [topic_info(space.their_topic(topic), each) for topic, each in figures.items()]
+
+
+def rows(topics: list[Shown]) -> tuple[list[Shown], list[Shown]]:
+    """The sizes, and the ranges of what waits, in lists of their own."""
+    sizes = ("topic", "waitingQueueSize", "ackQueueSize", "readyQueueSize")
+    return (
+        [{name: topic[name] for name in sizes} for topic in topics],
+        [{**topic["waitingQueueInfo"], "topic": topic["topic"]} for topic in topics],
+    )

@@ -26,7 +26,7 @@ from jobqueue.protocols.command.in_flight import (
     ends_of,
 )
 from jobqueue.protocols.command.protocol import MANY, ONE, SHORT, parts
-from jobqueue.schema import bodies
+from jobqueue.schema import checks
 from jobqueue.schema.checks import check
 from jobqueue.schema.fields import are_names, is_id, is_name
 from jobqueue.schema.params import Add, Finish, Pop
@@ -137,10 +137,10 @@ class FastPath:
             job_id = adds[0].id
             if job_id is not None and not is_id(job_id):
                 return False
-            bodies.check(bytes(adds[0].body), self._max_body_bytes)
+            checks.check_body(bytes(adds[0].body), self._max_body_bytes)
             return True
         ids = [command.id for command in adds if command.id is not None]
-        return (not ids or are_names(ids)) and bodies.are_clear([each.body for each in adds], self._max_body_bytes)
+        return (not ids or are_names(ids)) and checks.are_clear([each.body for each in adds], self._max_body_bytes)
 
     def _finish(
         self, finishes: Sequence[Finish], request_id: str, client: Caller, *, is_array: bool

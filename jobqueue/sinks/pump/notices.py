@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import prometheus_client
 from jobqueue_client import AsyncClient, JobQueueError
-from jobqueue_client.access.options import AccessFields
+from jobqueue_client.access import AccessFields
 from msgspec import Raw
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 
 import structlog
 from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, NotFound, Refused, Retry
-from jobqueue_client.access.options import AccessFields
+from jobqueue_client.access import AccessFields
 from jobqueue_client.answers import Details
 from jobqueue_client.errors import Reserved
 from jobqueue_client.retry import is_final
-from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.lease import Leases
-from jobqueue_client.worker.report import Report
+from jobqueue_client.worker.report import Contact, Report
 
 from jobqueue.sinks import Common, delivered_at
 from jobqueue.sinks.pump.file import kind_of

@@ -1,5 +1,5 @@
 """The callback worker: it does the HTTP requests that the bodies of jobs describe. A consumer like any other.
 
-A job's way: `worker` (one job) -> `callback` (what its body says) -> `caller` (the request and its redirects, each with
-one of the `host_slots` and checked by `addresses`) -> `verdicts` or `failures` (what came back means for the job).
+A job's way: `worker` (one job) -> `callback` (what its body asks for) -> `caller` (the request and its redirects, each
+with a slot of its host and checked by `addresses`) -> `callback` (what the answer means for the job).
 """

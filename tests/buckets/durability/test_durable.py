@@ -408,7 +408,7 @@ async def test_all_that_was_called_replicated_is_there_after_failovers_under_loa
 
 async def test_a_wait_leaves_redis_time_to_answer_others(serve: Serve) -> None:
     """A connection without an answer for Redis's timeout counts as lost."""
-    durable, servers = await serve(2, timeout_s=60, redis_timeout_s=0.4)
+    durable, servers = await serve(2, timeout_s=60, redis_timeout_s=1.5)
     servers[1].freeze()
     link = await durable.pool.redis.link_to("any")
     assert [await add_durably(durable, job_id) for job_id in "ab"] == [LOCAL, LOCAL]
@@ -416,7 +416,7 @@ async def test_a_wait_leaves_redis_time_to_answer_others(serve: Serve) -> None:
 
 
 async def test_a_redis_that_falls_silent_behind_a_change_leaves_it_local(serve: Serve) -> None:
-    durable, servers = await serve(2, redis_timeout_s=0.4)
+    durable, servers = await serve(2, redis_timeout_s=1.5)
 
     async def then_silence(jobs: Sequence[NewJob]) -> Sequence[Any]:
         results = await durable.pool.add(jobs)

@@ -9,9 +9,8 @@ from typing import Any
 
 from buckets.operations.candidates import Candidates
 from buckets.operations.carrying_out import CarryingOut
-from buckets.operations.record import Asked, Filter, Operation
 from buckets.operations.runner import Runner
-from buckets.operations.store import Operations
+from buckets.operations.store import Asked, Filter, Operation, Operations
 from buckets.pool.pool import Pool
 from buckets.topics.topics import Topics
 from buckets.topics.walk import Walk

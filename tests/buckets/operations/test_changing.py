@@ -8,8 +8,7 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import Job, State
-from buckets.operations.record import Filter
-from buckets.operations.store import Operations
+from buckets.operations.store import Filter, Operations
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from buckets.errors import WrongState
-from buckets.operations.record import Asked, Filter, Operation
-from buckets.operations.store import Operations
+from buckets.operations.store import Asked, Filter, Operation, Operations
 from buckets.pool.pool import Pool
 from buckets.topics.topics import Topics
 from tests.buckets.jobs import add, popped_ids

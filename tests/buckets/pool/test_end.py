@@ -363,7 +363,7 @@ async def test_a_finish_reports_that_it_is_sent_before_redis_answers(own_server:
 
 
 async def test_a_finish_that_finds_no_redis_is_never_reported_as_sent(own_server: RedisServer) -> None:
-    redis = Redis(own_server.url, timeout_s=0.3)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis)
     link = await redis.link_to(pool.keys[0].meta)
     own_server.kill()

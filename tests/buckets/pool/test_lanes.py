@@ -214,7 +214,7 @@ async def test_a_lost_connection_lets_be_repeated_only_what_may_be(own_server: R
 
 
 async def test_a_redis_that_stays_silent_fails_all_of_them_at_the_time_out(own_server: RedisServer) -> None:
-    redis = Redis(own_server.url, timeout_s=0.3)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis, "jq")
     lanes, told = await opened(pool), Outcomes()
     own_server.freeze()

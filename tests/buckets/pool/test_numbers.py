@@ -224,7 +224,7 @@ async def test_ready_numbers_and_those_that_are_waited_for_differ(live_pool: Poo
 
 
 async def test_numbers_that_cannot_be_refilled_are_asked_for_again(own_server: RedisServer) -> None:
-    redis = Redis(own_server.url, timeout_s=0.2)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis)
     numbers = Numbers(pool)
     await numbers.next()

@@ -188,7 +188,7 @@ async def test_an_update_that_got_no_answer_is_made_again_unless_it_sets_a_time(
 async def test_a_redis_that_says_nothing_is_unavailable_and_welcome_when_it_speaks_again(
     own_server: RedisServer,
 ) -> None:
-    redis = Redis(own_server.url, timeout_s=0.2)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis)
     own_server.freeze()
     async with asyncio.timeout(PATIENCE_S):
@@ -268,7 +268,7 @@ async def test_one_that_takes_connections_and_never_speaks_does_not_hold_us_for_
     taken: list[asyncio.StreamWriter] = []
     server = await asyncio.start_unix_server(lambda reader, writer: taken.append(writer), silent)
     point(place, silent)
-    redis = Redis(f"unix://{place}", timeout_s=0.2)
+    redis = Redis(f"unix://{place}", timeout_s=1.0)
     with pytest.raises(Unavailable):
         await redis.read("PING")
     assert taken
@@ -291,7 +291,7 @@ async def test_calls_wait_while_a_failed_over_redis_is_read_only(own: Redis, ope
 
 
 async def test_a_redis_that_stays_read_only_is_unavailable_and_says_why(own_server: RedisServer) -> None:
-    redis = Redis(own_server.url, timeout_s=0.2)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis)
     await redis.read("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(Unavailable, match="Redis refuses for now"):
@@ -369,7 +369,7 @@ async def test_messages_are_heard_and_heard_again_after_the_connection_broke(
 
 
 async def test_a_silent_redis_is_listened_to_again_when_it_speaks(own_server: RedisServer) -> None:
-    redis = Redis(own_server.url, timeout_s=0.1)
+    redis = Redis(own_server.url, timeout_s=1.0)
     begun: list[int] = []
     heard: list[str] = []
     listening = asyncio.create_task(listen_on(redis, "one", heard.append, lambda: begun.append(1)))

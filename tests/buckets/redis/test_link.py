@@ -34,7 +34,7 @@ async def serving(path: Path, talk: Talk) -> AsyncIterator[Redis]:
             await writer.wait_closed()
 
     async with await asyncio.start_unix_server(take, path):
-        redis = Redis(f"unix://{path}", timeout_s=0.3)
+        redis = Redis(f"unix://{path}", timeout_s=1.0)
         yield redis
         await redis.close()
         await asyncio.gather(*[each for each in talks if each])
@@ -114,7 +114,7 @@ async def test_what_a_silent_redis_does_not_take_in_does_not_pile_up_with_us(own
 
 
 async def test_who_waits_for_room_is_told_when_the_connection_is_lost(own_server: RedisServer) -> None:
-    redis = Redis(own_server.url, timeout_s=0.5)
+    redis = Redis(own_server.url, timeout_s=1.0)
     await redis.read("PING")
     own_server.freeze()
     asking = [asyncio.create_task(redis.read("ECHO", b"x" * 500_000)) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""buckets.topics.forecast: how many delayed jobs fall due when, exactly."""
+"""buckets.topics.figures: how many delayed jobs fall due when, exactly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import forecast
-from buckets.topics.forecast import read_forecast
+from buckets.topics import figures
+from buckets.topics.figures import read_forecast
 from buckets.topics.topics import RANGES, Bin, Topics
 from tests.buckets.jobs import add, delete, pop_one
 from tests.kit.waiting import tick_all
@@ -83,7 +83,7 @@ async def test_without_a_topic_those_of_all_shards_within_are_added_up(redis: Re
 async def test_topics_beyond_the_most_are_left_out_the_least_recently_used_first(
     pool: Pool, clock: HeldClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecast, "MOST_TOPICS", 2)
+    monkeypatch.setattr(figures, "MOST_TOPICS", 2)
     for n, topic in enumerate(("old", "new", "newer")):
         await add(pool, topic, topic, delay_ms=HOUR)
         clock.advance(20_000 * (n + 1))
@@ -101,12 +101,12 @@ async def test_bins_read_by_their_names_say_the_same_as_all_bins(
     clock.advance(26 * HOUR + overdue)  # no timer runs: some are overdue
     topics, now = Topics(pool), await pool.now_ms()
     for end in (now + MINUTE, now + HOUR, now + 2 * HOUR):
-        monkeypatch.setattr(forecast, "_NAMED", 300)
-        monkeypatch.setattr(forecast, "_SMALL", 0)
-        named = await forecast._named(topics, end)
+        monkeypatch.setattr(figures, "_NAMED", 300)
+        monkeypatch.setattr(figures, "_SMALL", 0)
+        named = await figures._named(topics, end)
         assert bool(named) == (overdue < HOUR)
         found = await read_forecast(topics, None, end), await read_forecast(topics, "t1", end)
-        monkeypatch.setattr(forecast, "_NAMED", 0)
+        monkeypatch.setattr(figures, "_NAMED", 0)
         assert found == (await read_forecast(topics, None, end), await read_forecast(topics, "t1", end))
         assert found[0].bins.total() > 0 and found[0].bins.total() + found[0].later == 200
 

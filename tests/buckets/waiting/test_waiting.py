@@ -359,12 +359,12 @@ async def test_a_long_wait_outlasts_a_redis_that_is_away_meanwhile(
     own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.02)
-    redis = Redis(own_server.url, timeout_s=0.2)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis)
     waiting = Waiting(pool, Notifier(pool))
     parked = await park(waiting, wait_s=math.inf)
     own_server.freeze()
-    await asyncio.sleep(0.5)  # its looks get no answer
+    await asyncio.sleep(1.5)  # its looks get no answer
     assert not parked.done()
     own_server.thaw()
     await add(pool, "a")

@@ -18,9 +18,8 @@ from jobqueue_client import (
     Unreachable,
     Worker,
 )
-from jobqueue_client.worker import contact as contacts
-from jobqueue_client.worker.contact import Contact
-from jobqueue_client.worker.report import Report
+from jobqueue_client.worker import report as contacts
+from jobqueue_client.worker.report import Contact, Report
 
 from tests.clients.access.guarded import UNAUTHORIZED, Guarded, Reply, accepts
 from tests.conformance.tokens import NEWER_TOKEN, TOKEN

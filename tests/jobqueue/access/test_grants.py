@@ -106,7 +106,7 @@ async def test_a_pop_that_would_be_one_too_many_to_wait_is_refused_and_others_pa
 @pytest.fixture
 async def own_pool(own_server: Any) -> Any:
     """A pool whose Redis is gone."""
-    redis = Redis(own_server.url, timeout_s=0.2)
+    redis = Redis(own_server.url, timeout_s=1.0)
     pool = await Pool.open(redis)
     own_server.kill()
     yield pool

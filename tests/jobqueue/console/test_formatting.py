@@ -8,7 +8,7 @@ import pytest
 
 from jobqueue.console import formatting
 from jobqueue.console.formatting import Node
-from jobqueue.console.links import Links
+from jobqueue.console.rendering import Links
 
 
 def written(node: Node) -> str:

@@ -10,10 +10,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from jobqueue.console.assets import Assets
-from jobqueue.console.links import Links
 from jobqueue.console.options import Options
-from jobqueue.console.rendering import Templates
+from jobqueue.console.rendering import Assets, Links, Templates
 from jobqueue.console.site import PAGES, Site
 from tests.jobqueue.console.consoles import Console, Watched, console, watched
 from tests.kit.redis_server import RedisServer

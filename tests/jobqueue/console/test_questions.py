@@ -6,8 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from jobqueue_client.access.options import Access
-from jobqueue_client.access.token import Token
+from jobqueue_client.access import Access, Token
 
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.console.questions import Away, Questions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobqueue_client.access.options import Access
+from jobqueue_client.access import Access
 
 from jobqueue.cli.client import Client
 from jobqueue.console import sessions

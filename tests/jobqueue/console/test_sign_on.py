@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from jobqueue_client.access.token import Token
+from jobqueue_client.access import Token
 
 from jobqueue.cli.console.chosen import options_of
 from jobqueue.console.site import Site

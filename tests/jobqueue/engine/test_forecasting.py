@@ -1,4 +1,4 @@
-"""jobqueue.engine.forecasting, and the command forecast: delayed jobs, and what schedules are going to add."""
+"""jobqueue.engine.figures, and the command forecast: delayed jobs, and what schedules are going to add."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from buckets import Pool
 from buckets.clock import HeldClock
-from jobqueue.engine import forecasting
+from jobqueue.engine import figures
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.new_jobs import Policies
 from jobqueue.schema import params
@@ -74,7 +74,7 @@ async def test_a_paused_schedule_adds_nothing(engine: Engine) -> None:
 async def test_it_says_until_when_occurrences_are_counted_where_there_are_very_many(
     engine: Engine, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecasting, "_MOST_TIMES", 20)
+    monkeypatch.setattr(figures, "_MOST_TIMES", 20)
     await answers(engine, schedule("one", every=60.0), schedule("two", every=120.0))
     answer = await forecast(engine, hours=1)
     assert scheduled(answer) == 20
@@ -100,7 +100,7 @@ async def test_within_other_topics_neither_jobs_nor_schedules_are_seen(engine: E
 async def test_an_answer_that_takes_long_is_given_again_for_longer(
     engine: Engine, clock: HeldClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecasting, "_SHARE", 1_000_000_000)  # so that whatever it takes is long
+    monkeypatch.setattr(figures, "_SHARE", 1_000_000_000)  # so that whatever it takes is long
     assert (await forecast(engine, topic="t"))["total"] == 0
     await answers(engine, params.Add(topic="t", body=Raw(b"1"), delay=60))
     clock.advance(10_000)
@@ -110,7 +110,7 @@ async def test_an_answer_that_takes_long_is_given_again_for_longer(
 async def test_an_answer_is_given_again_for_five_seconds_of_redis(
     engine: Engine, clock: HeldClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecasting, "_SHARE", 0)
+    monkeypatch.setattr(figures, "_SHARE", 0)
     assert (await forecast(engine, topic="t"))["total"] == 0
     await answers(engine, params.Add(topic="t", body=Raw(b"1"), delay=60))
     clock.advance(4_999)

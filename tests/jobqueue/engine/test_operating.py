@@ -6,7 +6,7 @@ import pytest
 
 from buckets import Operations, Pool
 from buckets.errors import WrongState
-from buckets.operations.record import Asked, Filter
+from buckets.operations.store import Asked, Filter
 from jobqueue.engine.operating import Operating
 
 

@@ -1,4 +1,4 @@
-"""jobqueue.engine.past, and the command figures: what happened when, in bins; what would mislead is refused."""
+"""jobqueue.engine.figures, and the command figures: what happened when, in bins; what would mislead is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from buckets import Figures, Notifier, Pollers, Pool
 from buckets.clock import HeldClock
 from buckets.topics.figures import ALL
 from jobqueue.engine.engine import Engine
-from jobqueue.engine.past import Past, quantile
+from jobqueue.engine.figures import Past, quantile
 from jobqueue.errors import BadField, Forbidden
 from jobqueue.metrics.process import LATENESS_S
 from jobqueue.schema import params

@@ -8,7 +8,7 @@ from buckets.events.switch import GROUP, stream_key, switch_off, switch_on
 from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from jobqueue.health.events import check_events
+from jobqueue.health.journal import check_events
 from tests.kit.redis_server import RedisServer
 
 ON = Switch(1_000)

@@ -11,10 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from structlog.testing import capture_logs
 
 from buckets.job import State, Verb
-from jobqueue.journal import keeping, partitions, schema
+from jobqueue.journal import keeping, schema
 from jobqueue.journal.database import open_engine, open_store
-from jobqueue.journal.keeping import Keeper, Periods
-from jobqueue.journal.partitions import DAY_MS, day_of
+from jobqueue.journal.keeping import DAY_MS, Keeper, Periods, day_of
 from jobqueue.journal.store import Batch, Store
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.telling import NOW, Teller, event, life, read
@@ -45,7 +44,7 @@ async def engine(journal_url: str, store: Store) -> AsyncIterator[AsyncEngine]:
 async def days(engine: AsyncEngine) -> list[int]:
     """The days that have a partition, counted from today."""
     async with engine.connect() as connection:
-        return [(day - _TODAY).days for day in await connection.run_sync(partitions.there)]
+        return [(day - _TODAY).days for day in await connection.run_sync(keeping.there)]
 
 
 async def count(url: str, table: str, where: str = "1 = 1") -> int:
@@ -77,7 +76,7 @@ async def test_days_come(journal_database: Database, engine: AsyncEngine, store:
 
 async def outside(database: Database) -> int:
     kind = "mysql" if database.kind == "mariadb" else database.kind
-    (row,) = await read(database.url, f"SELECT COUNT(*) AS n FROM {partitions.default_of(kind)}")
+    (row,) = await read(database.url, f"SELECT COUNT(*) AS n FROM {keeping.default_of(kind)}")
     return int(row["n"])
 
 

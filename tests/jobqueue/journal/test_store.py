@@ -433,7 +433,7 @@ async def test_a_server_that_does_not_answer_counts_as_away(
     server = journal_database.server
     if server is None:
         return
-    monkeypatch.setattr("jobqueue.journal.stores.patience.SHORTEST_S", 0.3)
+    monkeypatch.setattr("jobqueue.journal.stores.SHORTEST_S", 0.3)
     store = await open_store(journal_database.url)
     teller = Teller(store)
     await teller.tell(*life())
@@ -461,7 +461,7 @@ async def test_a_batch_that_takes_long_is_waited_for_in_the_end_while_others_are
     server = journal_database.server
     if server is None:
         return
-    monkeypatch.setattr("jobqueue.journal.stores.patience.SHORTEST_S", 0.2)
+    monkeypatch.setattr("jobqueue.journal.stores.SHORTEST_S", 0.2)
     sql = Sql(journal_database.url)
     await sql.open()
     for statement in _SLOW[journal_database.kind]:

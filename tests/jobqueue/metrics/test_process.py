@@ -179,7 +179,7 @@ async def test_an_undone_delivery_does_not_lower_a_counter(live_pool: Pool) -> N
 
 async def test_a_scrape_without_redis_tells_what_the_process_knows(own_server: RedisServer) -> None:
     metrics = Metrics()
-    redis = Redis(own_server.url, 0.3, metrics)
+    redis = Redis(own_server.url, 1.0, metrics)
     pool = await Pool.open(redis)
     await add(pool, "a")
     own_server.freeze()

@@ -24,7 +24,7 @@ from tests.kit.service import ROOT
 
 AHEAD_S = 300
 NOT_OF_JOBS = {
-    *("protocols/camellia/answers.py", "protocols/mykit.py"),  # the date of an answer
+    *("protocols/camellia/requests.py", "protocols/mykit.py"),  # the date of an answer
     *("sinks/webhook/sink.py", "sinks/webhook/worker.py"),  # the time of a signature, and a date in a Retry-After
 }
 """They read the clock for something else than the time of a job."""

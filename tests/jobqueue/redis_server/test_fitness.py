@@ -14,7 +14,7 @@ import pytest
 
 from buckets.errors import Unavailable, Unfit
 from buckets.redis.client import Redis
-from jobqueue.redis_server.fitness import judge, judge_rights, redis_at, refuse_old
+from jobqueue.redis_server.opening import judge, judge_rights, redis_at, refuse_old
 from jobqueue.settings import Settings
 from tests.buckets.durability.replicas import chain, in_step
 

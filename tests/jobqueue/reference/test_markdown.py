@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from jobqueue.errors import STATUS
-from jobqueue.reference import markdown
-from jobqueue.reference.catalog import codes, entries
+from jobqueue.reference import codes, entries, markdown
 from jobqueue.schema import answers, params
 from jobqueue.settings import Settings
 from tests.kit.service import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobqueue.access.browsers import Browsers
 from jobqueue.logs import Sparing
 from jobqueue.metrics.process import Metrics
-from jobqueue.web.refusals import Guard
+from jobqueue.web.answering import Guard
 
 
 def guard() -> Guard:

@@ -18,9 +18,8 @@ import trustme
 from jobqueue.access.caller import CALLER
 from jobqueue.access.tls import Tls
 from jobqueue.metrics.process import Metrics
-from jobqueue.web.connection import Connection
+from jobqueue.web.connection import Connection, Handshake
 from jobqueue.web.handed_over import HandedOver
-from jobqueue.web.handshake import Handshake
 from tests.jobqueue.access.authorities import Files
 from tests.jobqueue.web.test_connection import GET, LOOPS, Desk, Loop, Place, chunked, post, run, served
 from tests.kit.waiting import until

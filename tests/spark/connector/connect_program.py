@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from pyspark.sql import SparkSession
-from pyspark_jobqueue import java
+from pyspark_jobqueue import session
 
 
 def main(url: str, topic: str) -> None:
@@ -21,5 +21,5 @@ def main(url: str, topic: str) -> None:
 
 
 if __name__ == "__main__":
-    java.provide()
+    session.provide()
     main(*sys.argv[1:3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from pyspark_jobqueue.connector.read_schema import JOBS
+from pyspark_jobqueue.connector.columns import JOBS
 from pyspark_jobqueue.connector.writer import Write, batch_writer
 from pyspark_jobqueue.errors import BadOption
 

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from pyspark_jobqueue.connector.history import HistoryReader
-from pyspark_jobqueue.connector.journal import Journal
-from pyspark_jobqueue.connector.read_options import HistoryOptions, columns
+from pyspark_jobqueue.connector.history import HistoryOptions, HistoryReader, Journal
+from pyspark_jobqueue.connector.read_options import columns
 from pyspark_jobqueue.connector.reader import reader
 from pyspark_jobqueue.errors import BadOption, Unreachable
 

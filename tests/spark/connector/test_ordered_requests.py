@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
-from pyspark_jobqueue.connector import progress, write_task
+from pyspark_jobqueue.connector import write_task
 from pyspark_jobqueue.connector.commands import Row
 from pyspark_jobqueue.connector.options import Target
-from pyspark_jobqueue.connector.ordered_requests import OrderedRequests
-from pyspark_jobqueue.connector.rate_limit import RateLimit
+from pyspark_jobqueue.connector.ordered_requests import OrderedRequests, RateLimit
 from pyspark_jobqueue.connector.row_batches import ArrowBatch
 from pyspark_jobqueue.connector.service import Answer, Service
 from pyspark_jobqueue.connector.writer import Write
@@ -131,7 +130,7 @@ def test_a_pace_is_even() -> None:
 def test_a_task_keeps_to_its_pace_and_no_lane_waits_for_the_answer_of_another(
     serving: Serving, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    monkeypatch.setattr(write_task, "_EVERY_S", 0)
     ids = [f"{topic}:{number}" for number in range(8)]
     with Breaking(serving.url, ["hang"]) as proxy:
         options = {"url": proxy.url, "topic": topic, "inFlight": "2", "timeoutMs": "500", "rowsPerSecondPerTask": "20"}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
-from pyspark_jobqueue.connector.read_schema import JOBS, READ_ONLY
+from pyspark_jobqueue.connector.columns import JOBS, READ_ONLY
 from pyspark_jobqueue.connector.reader import reader
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts.flags import sentence
+from pyspark_jobqueue.pipelines.parts.command_line import sentence
 
 from tests.kit.ports import free_port
 from tests.spark.serving import Serving

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
-from pyspark_jobqueue.pipelines.parts.flags import sentence
+from pyspark_jobqueue.pipelines.parts.command_line import sentence
 
 from tests.kit.service import ROOT
 from tests.spark.serving import Serving

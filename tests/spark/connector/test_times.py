@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark_jobqueue.connector.times import moment
+from pyspark_jobqueue.connector.options import moment
 
 
 @pytest.mark.parametrize(

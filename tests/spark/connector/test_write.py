@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark_jobqueue.pipelines.parts.flags import sentence
+from pyspark_jobqueue.pipelines.parts.command_line import sentence
 
 from tests.spark.connector.writing import counts, write
 from tests.spark.serving import Serving

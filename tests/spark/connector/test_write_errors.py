@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark_jobqueue.pipelines.parts.flags import sentence
+from pyspark_jobqueue.pipelines.parts.command_line import sentence
 
 from tests.kit.redis_server import RedisServer
 from tests.spark.connector.breaking import Breaking

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark_jobqueue.connector.writer import StreamWriter, stream_writer
-from pyspark_jobqueue.pipelines.parts.flags import sentence
+from pyspark_jobqueue.pipelines.parts.command_line import sentence
 
 from tests.spark.connector.schemas import parsed
 from tests.spark.connector.writing import counts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import dead
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 from tests.spark.serving import Serving
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import emit
-from pyspark_jobqueue.pipelines.parts import flags, increment, watermark_file
+from pyspark_jobqueue.pipelines.parts import command_line, increment
 
 from tests.spark.serving import Serving
 
@@ -94,7 +94,17 @@ def test_a_table_comes_over_jdbc_and_may_grow_meanwhile(
     url = f"jdbc:derby:{folder}/shop"
     made = spark.range(30).selectExpr("id", "timestamp_seconds(1900000000 + id) AS pay_until", "id AS version")
     made.write.jdbc(f"{url};create=true", "orders")
-    flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK, "--id", "concat('jdbc:', id)"]
+    flags = [
+        "--format",
+        "jdbc",
+        "--option",
+        f"url={url}",
+        "--from",
+        "orders",
+        *CALLBACK,
+        "--id",
+        "concat('jdbc:', id)",
+    ]
     flags += ["--watermark", "ID", "--state", str(folder / "state")]
     assert figures(run(serving, topic, *flags), "accepted", "watermark") == [30, "29"]
 
@@ -171,7 +181,18 @@ def test_rows_without_a_watermark_and_marks_with_too_many_rows_are_told(
 ) -> None:
     monkeypatch.setattr(increment, "MOST_IDS", 1)
     query = "SELECT id, nullif(id, 3) % 1 AS day FROM range(5)"
-    flags = ["--sql", query, "--id", "id", "--delay", "100", "--watermark", "day", "--state", str(folder / "state")]
+    flags = [
+        "--sql",
+        query,
+        "--id",
+        "id",
+        "--delay",
+        "100",
+        "--watermark",
+        "day",
+        "--state",
+        str(folder / "state"),
+    ]
     result = run(serving, topic, *flags)
     assert figures(result, "rows", "without_watermark") == [4, 1]
     assert result["at_watermark"] == "more than 1 rows: the next run sends them again"
@@ -182,7 +203,16 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
     spark: SparkSession, serving: Serving, topic: str, folder: Path
 ) -> None:
     state = folder / "state"
-    flags = ["--id", "if(id = 3, 'b d', string(id))", "--delay", "100", "--watermark", "id", "--state", str(state)]
+    flags = [
+        "--id",
+        "if(id = 3, 'b d', string(id))",
+        "--delay",
+        "100",
+        "--watermark",
+        "id",
+        "--state",
+        str(state),
+    ]
     with pytest.raises(Exception, match="row with id 'b d', column id"):
         run(serving, topic, "--sql", "SELECT * FROM range(5)", *flags)
     assert not state.exists()
@@ -240,7 +270,16 @@ def test_an_invalid_run_is_refused_before_a_row_is_read(
 
 
 def test_a_callback_without_a_url_is_not_scheduled(spark: SparkSession, serving: Serving, topic: str) -> None:
-    flags = ["--sql", "SELECT id FROM range(3)", "--id", "id", "--delay", "9", "--callback-url", "nullif('x', 'x')"]
+    flags = [
+        "--sql",
+        "SELECT id FROM range(3)",
+        "--id",
+        "id",
+        "--delay",
+        "9",
+        "--callback-url",
+        "nullif('x', 'x')",
+    ]
     with pytest.raises(Exception, match="--callback-url is null for id"):
         run(serving, topic, *flags)
     assert serving.jobs(topic) == {}
@@ -251,7 +290,7 @@ def test_a_wrong_expression_is_one_line(
 ) -> None:
     given = ["--url", serving.url, "--topic", topic, "--sql", "SELECT 1 AS id", "--id", "ib", "--delay", "1"]
     with pytest.raises(SystemExit) as caught:
-        flags.run(emit.emit, emit.parser().parse_args(given))
+        command_line.run(emit.emit, emit.parser().parse_args(given))
     result = capfd.readouterr().err
     assert caught.value.code == 2
     assert result.startswith("error: --id: ") and result.count("\n") == 1
@@ -260,8 +299,19 @@ def test_a_wrong_expression_is_one_line(
 
 def test_the_command_line_ends_with_one_line_and_a_code(serving: Serving, topic: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pyspark_jobqueue.pipelines.emit", "--url", serving.url, "--topic", topic]
-    flags = ["--sql", "SELECT 1", "--id", "'a'", "--delay", "1", "--watermark", "day", "--state", str(folder / "state")]
-    with watermark_file.held(str(folder / "state")):
+    flags = [
+        "--sql",
+        "SELECT 1",
+        "--id",
+        "'a'",
+        "--delay",
+        "1",
+        "--watermark",
+        "day",
+        "--state",
+        str(folder / "state"),
+    ]
+    with increment.lock(str(folder / "state")):
         ran = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == f"error: another run is using --state {folder}/state; wait until it has ended\n"

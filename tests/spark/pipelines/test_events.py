@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import events, folding, jobs
+from pyspark_jobqueue.pipelines.parts import events, jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def test_a_fold_does_what_the_events_would_do_one_after_another(spark: SparkSess
         "0 AS partition",
         "timestamp_seconds(1000 - offset) AS timestamp",  # clocks may run backwards: the offset decides
     )
-    folded = {row["id"]: row for row in folding.folded(frame, ["delay", "body"]).collect()}
+    folded = {row["id"]: row for row in events.folded(frame, ["delay", "body"]).collect()}
     assert set(folded) == set(rows)
     for each, sent in rows.items():
         for before in (None, 7):  # no such job, or one due at 7
@@ -71,7 +71,7 @@ def test_across_partitions_the_time_says_which_event_was_the_last(spark: SparkSe
     table = [("a", "delete", 1, 5, 20), ("a", "add", 0, 9, 10), ("b", "delete", 0, 5, 10), ("b", "add", 1, 1, 20)]
     frame = spark.createDataFrame(table, "id string, action string, partition int, offset bigint, at int")
     frame = frame.selectExpr("*", "'t' AS topic", "timestamp_seconds(at) AS timestamp", "1 AS delay")
-    folded = {row["id"]: (row["before"], row["added"]) for row in folding.folded(frame, ["delay"]).collect()}
+    folded = {row["id"]: (row["before"], row["added"]) for row in events.folded(frame, ["delay"]).collect()}
     assert folded == {"a": ("delete", False), "b": ("delete", True)}
 
 

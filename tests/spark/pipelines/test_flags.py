@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import emit
-from pyspark_jobqueue.pipelines.parts import flags
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts import command_line
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 OF_JDBC = """An error occurred while calling o59.load.
 : java.sql.SQLException: No suitable driver
@@ -37,7 +37,7 @@ def test_an_error_is_one_line_and_a_code(
         raise error
 
     with pytest.raises(SystemExit) as ended:
-        flags.run(fail, Namespace())
+        command_line.run(fail, Namespace())
     assert (ended.value.code, capsys.readouterr().err) == (code, f"error: {words}\n")
 
 
@@ -66,7 +66,7 @@ def test_a_report_that_cannot_be_written_is_printed_all_the_same(
 ) -> None:
     for file, code in ((tmp_path / "report", 0), (tmp_path / "none" / "report", 1)):
         with pytest.raises(SystemExit) as ended:
-            flags.run(lambda _: Report("emit"), Namespace(report=str(file), json=True))
+            command_line.run(lambda _: Report("emit"), Namespace(report=str(file), json=True))
         result = capsys.readouterr()
         assert ended.value.code == code
         assert result.out.startswith('{"pipeline": "emit"')

@@ -14,8 +14,8 @@ import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import forecast
 from pyspark_jobqueue.pipelines.parts import histogram
-from pyspark_jobqueue.pipelines.parts.backlog import backlog
-from pyspark_jobqueue.pipelines.parts.report import Report, instant
+from pyspark_jobqueue.pipelines.parts.command_line import Report, instant
+from pyspark_jobqueue.pipelines.parts.histogram import backlog
 
 from tests.spark.serving import Serving
 
@@ -167,8 +167,8 @@ def test_an_empty_queue_has_a_forecast_and_a_picture_too(
 
 
 def test_without_matplotlib_a_plot_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch, serving: Serving) -> None:
-    monkeypatch.delitem(sys.modules, "pyspark_jobqueue.pipelines.parts.chart", raising=False)
-    monkeypatch.delattr("pyspark_jobqueue.pipelines.parts.chart", raising=False)
+    monkeypatch.delitem(sys.modules, "pyspark_jobqueue.pipelines.parts.charts", raising=False)
+    monkeypatch.delattr("pyspark_jobqueue.pipelines.parts.charts", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
     with pytest.raises(BadOption, match=r"--plot needs matplotlib .*: pip install 'matplotlib>=3.10,<4'"):
         run(serving, "--plot", "x.png")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import forecast
-from pyspark_jobqueue.pipelines.parts import past
+from pyspark_jobqueue.pipelines.parts import history
 from pyspark_jobqueue.pipelines.parts.histogram import OTHERS, Histogram
-from pyspark_jobqueue.pipelines.parts.past import Arrivals
+from pyspark_jobqueue.pipelines.parts.history import Arrivals
 
 from tests.jobqueue.journal.filling import DAY, DAY_MS, Values, life_of
 from tests.spark.pipelines.histories import HOUR_MS, exported
@@ -48,7 +48,7 @@ def test_jobs_are_expected_that_will_be_added_in_time_for_their_hour() -> None:
 )
 def test_what_is_expected_is_spread_over_the_slots_of_its_hour(by: str, now: float, slots: dict[int, float]) -> None:
     coming = arrivals(now, {("a", 10 * HOUR): {0: 240}})
-    found = past.with_arrivals(Histogram(by, now, {"a": {10 * HOUR: 1}}, {}), coming, 2)
+    found = history.with_arrivals(Histogram(by, now, {"a": {10 * HOUR: 1}}, {}), coming, 2)
     expected = dict(slots)
     expected[10 * HOUR] = expected.get(10 * HOUR, 0) + 1
     assert found.topics == {"a": expected}
@@ -57,7 +57,7 @@ def test_what_is_expected_is_spread_over_the_slots_of_its_hour(by: str, now: flo
 def test_topics_beyond_the_largest_are_expected_together() -> None:
     pending = Histogram("hour", 0, {**{f"t{number}": {HOUR: 5} for number in range(9)}, OTHERS: {HOUR: 1}}, {})
     coming = arrivals(0, {("large", HOUR): {0: 40}, ("small", HOUR): {0: 2}, ("t0", HOUR): {0: 2}})
-    topics = past.with_arrivals(pending, coming, 3).topics
+    topics = history.with_arrivals(pending, coming, 3).topics
     assert (topics["large"], topics["t0"], topics["t1"]) == ({HOUR: 20}, {HOUR: 6}, {HOUR: 5})
     assert topics[OTHERS] == {HOUR: 2}
     assert list(topics)[-1] == OTHERS
@@ -90,17 +90,17 @@ def frame(spark: SparkSession, history: str) -> DataFrame:
 def test_arrivals_and_working_times_are_learnt_from_a_history(spark: SparkSession, folder: Path) -> None:
     events = frame(spark, exported(folder, [event for day in range(2) for event in told(DAY + day * DAY_MS)]))
     begin = DAY / 1000
-    coming = past.arrivals(events, begin - DAY_S, begin + 2 * DAY_S, begin + 2 * DAY_S)
+    coming = history.arrivals(events, begin - DAY_S, begin + 2 * DAY_S, begin + 2 * DAY_S)
     # From its first event at eight in the morning to its last one in the evening, of whose hour not all is known.
     assert coming.counts == {("order-close", 10 * HOUR): {0: 120}, ("order-close", 20 * HOUR): {12: 1}}
     assert (coming.period_s, coming.days, coming.seen[10 * HOUR], coming.seen[20 * HOUR]) == (DAY_S, 1.5, 2, 1)
-    shown = past.workers(events)
+    shown = history.workers(events)
     assert shown is not None
     assert shown.busy == 60 * 6 / 60  # all in one minute
     assert shown.work_s == pytest.approx((120 * 6 + 2) / 122)
-    assert past.workers(events.filter("false")) is None
+    assert history.workers(events.filter("false")) is None
     with pytest.raises(BadOption, match="the history covers less than a day"):
-        past.arrivals(events, begin + 10 * HOUR, begin + DAY_S, begin + DAY_S)
+        history.arrivals(events, begin + 10 * HOUR, begin + DAY_S, begin + DAY_S)
 
 
 def test_a_forecast_with_a_history_foresees_what_will_be_added(

@@ -12,8 +12,8 @@ from pyspark_jobqueue.connector.options import Given, Target
 from pyspark_jobqueue.connector.service import Service
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import reconcile
-from pyspark_jobqueue.pipelines.parts import comparison, lookup
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts import comparison
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 from tests.spark.serving import Serving
 
@@ -149,7 +149,7 @@ def test_many_large_bodies_are_looked_up_though_one_answer_cannot_hold_them(serv
     serving.batch([{"command": "add", "topic": topic, "id": name, "body": large, "delay": 99} for name in names])
     service = Service(Target.of(Given({"url": serving.url})))
     began = time.time()
-    found = lookup.answers(service, [*names, "l/none", names[0]])
+    found = comparison.answers(service, [*names, "l/none", names[0]])
     service.close()
     assert set(found) == set(names)
     assert all(answer["state"] == "delayed" and answer["due"] < began + 99 for answer in found.values())

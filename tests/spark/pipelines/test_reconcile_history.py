@@ -10,7 +10,7 @@ import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import reconcile
 from pyspark_jobqueue.pipelines.parts import lives
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 from buckets.job import State, Verb
 from tests.jobqueue.journal.filling import DAY, Values, event_of, life_of

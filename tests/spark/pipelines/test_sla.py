@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import sla
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 from buckets.job import State, Verb
 from tests.jobqueue.journal.filling import DAY, Values, event_of, life_of

@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 from pyspark_jobqueue.errors import BadOption, JobQueueError
-from pyspark_jobqueue.pipelines.parts.watermark_file import Watermark, held, load, save
+from pyspark_jobqueue.pipelines.parts.increment import Watermark, load_watermark, lock, save_watermark
 
 MARK = Watermark("orders", "updated_at", "timestamp", "2026-11-21T10:00:00+00:00", ("a", "b"))
 
 
 def test_a_saved_mark_is_loaded_as_it_was_and_nothing_else_stays_in_the_folder(tmp_path: Path) -> None:
     file = tmp_path / "state"
-    assert load(str(file), "orders", "updated_at") is None
-    save(str(file), Watermark("orders", "updated_at", "timestamp", "2026-11-21T09:00:00+00:00"))
-    save(str(file), MARK)
-    assert load(str(file), "orders", "updated_at") == MARK
+    assert load_watermark(str(file), "orders", "updated_at") is None
+    save_watermark(str(file), Watermark("orders", "updated_at", "timestamp", "2026-11-21T09:00:00+00:00"))
+    save_watermark(str(file), MARK)
+    assert load_watermark(str(file), "orders", "updated_at") == MARK
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
 def test_a_file_that_is_not_of_this_run_is_refused_in_words(tmp_path: Path) -> None:
     file = tmp_path / "state"
-    save(str(file), MARK)
+    save_watermark(str(file), MARK)
     whole = json.loads(file.read_text())
     with pytest.raises(BadOption, match="belongs to --topic orders, not others"):
-        load(str(file), "others", "updated_at")
+        load_watermark(str(file), "others", "updated_at")
     with pytest.raises(BadOption, match="belongs to --watermark updated_at, not created_at"):
-        load(str(file), "orders", "created_at")
+        load_watermark(str(file), "orders", "created_at")
     for changed, words in (
         ({**whole, "pipeline": "stream"}, "is not a state file of emit"),
         ({**whole, "version": 2}, "has version 2; this emit supports 1"),
@@ -37,17 +37,17 @@ def test_a_file_that_is_not_of_this_run_is_refused_in_words(tmp_path: Path) -> N
     ):
         file.write_text(json.dumps(changed))
         with pytest.raises(BadOption, match=words):
-            load(str(file), "orders", "updated_at")
+            load_watermark(str(file), "orders", "updated_at")
     file.write_text("{")
     with pytest.raises(BadOption, match="cannot be read"):
-        load(str(file), "orders", "updated_at")
+        load_watermark(str(file), "orders", "updated_at")
 
 
 def test_a_second_run_on_the_same_file_is_refused_until_the_first_ended(tmp_path: Path) -> None:
     file = str(tmp_path / "state")
-    with held(file), pytest.raises(JobQueueError, match="another run is using --state"), held(file):
+    with lock(file), pytest.raises(JobQueueError, match="another run is using --state"), lock(file):
         raise AssertionError
-    with held(file):
+    with lock(file):
         pass
-    with pytest.raises(BadOption, match="cannot be opened: No such file or directory"), held("/no/such/folder/state"):
+    with pytest.raises(BadOption, match="cannot be opened: No such file or directory"), lock("/no/such/folder/state"):
         raise AssertionError

@@ -3,8 +3,7 @@
 With pytest, `jobqueue_client.testing.fixtures` has the fixture `queue`; it is the only module that needs pytest.
 """
 
-from jobqueue_client.testing.draining import Done
-from jobqueue_client.testing.queue import Queue, QueuedJob
+from jobqueue_client.testing.queue import Done, Queue, QueuedJob
 from jobqueue_client.testing.service import Service
 
 __all__ = ["Done", "Queue", "QueuedJob", "Service"]

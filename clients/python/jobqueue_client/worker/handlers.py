@@ -11,12 +11,11 @@ from jobqueue_client import commands
 from jobqueue_client.errors import Refused
 from jobqueue_client.job import Job, Lost
 from jobqueue_client.worker.lease import Leases, lost_by
-from jobqueue_client.worker.limits import Limits
-from jobqueue_client.worker.middleware import Middleware, call_of, is_async
+from jobqueue_client.worker.middleware import Handler, HandlerThreads, Middleware, call_of, is_async
 from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.outcome import Bury, Outcome, Retry, outcome
 from jobqueue_client.worker.report import Report
-from jobqueue_client.worker.threads import Handler, HandlerThreads
+from jobqueue_client.worker.stopping import Limits
 
 
 class Work(NamedTuple):

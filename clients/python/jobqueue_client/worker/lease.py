@@ -13,9 +13,7 @@ from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.errors import JobQueueError, NotFound, Refused, StaleLease
 from jobqueue_client.job import Job, LostReason
 from jobqueue_client.retry import is_final
-from jobqueue_client.worker.contact import Contact
-from jobqueue_client.worker.defects import survive
-from jobqueue_client.worker.report import Report
+from jobqueue_client.worker.report import Contact, Report, survive
 
 _MOST_COMMANDS = 1000  # the protocol's limit of a batch
 

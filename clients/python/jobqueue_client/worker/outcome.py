@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jobqueue_client import commands
+from jobqueue_client.fields import Seconds, seconds
 from jobqueue_client.job import Job, Lost
-from jobqueue_client.times import Seconds, seconds
 
 _TEN_YEARS_S = 315_360_000
 _REASON_CHARACTERS = 1000

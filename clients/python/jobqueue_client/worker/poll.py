@@ -1,4 +1,4 @@
-"""The pops of a worker: long polls, and pops that travel with the ends of jobs and do not wait."""
+"""The requests of a worker: long polls, and the ends of jobs, with which a pop travels that does not wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
 
 from jobqueue_client import commands
 from jobqueue_client.answers import Answer
@@ -14,11 +16,10 @@ from jobqueue_client.calls import result_of
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.job import Job
-from jobqueue_client.retry import is_final, is_gone, pause_s
-from jobqueue_client.worker.contact import Contact
-from jobqueue_client.worker.defects import survive
+from jobqueue_client.retry import is_final, is_gone, longest_s, pause_s
 from jobqueue_client.worker.handlers import Handlers
-from jobqueue_client.worker.report import Report
+from jobqueue_client.worker.outbox import Outbox
+from jobqueue_client.worker.report import Contact, Report, survive
 
 _MOST_JOBS = 1000  # the protocol's limit of a pop
 _LEAVE_S = 1.0
@@ -153,3 +154,50 @@ class Poll:
                 self._handlers.give_back(job)
             else:
                 self._handlers.begin(job)
+
+
+class OutboxSender:
+    """Sends one request at a time: all queued ends and, as its last command, a pop. Ends are sent until answered."""
+
+    def __init__(self, client: AsyncClient, outbox: Outbox, poll: Poll, contact: Contact, report: Report) -> None:
+        self._client = client
+        self._outbox = outbox
+        self._poll = poll
+        self._contact = contact
+        self._report = report
+        self._failures = 0
+        self._route = client.route()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await survive(self.tick, self._report)
+
+    async def tick(self) -> None:
+        """One request, and a pause if any of its ends must be sent again."""
+        batch = await self._outbox.take()
+        # No pop on a retry: its jobs would pile up behind the ends that keep being refused.
+        with nullcontext() if self._failures else self._poll.beside(len(batch)) as pop:
+            results = await self._send([end.command for end in batch] + ([pop.fields] if pop else []))
+            again = self._outbox.settle(batch, results[: len(batch)])
+            if pop:
+                self._poll.take(pop, results[-1])
+        self._failures = self._failures + 1 if again else 0
+        if self._goes_on(again):
+            return
+        self._contact.batch_answered(results)
+        if again:
+            await asyncio.sleep(pause_s(self._failures, longest_s(again)))
+
+    async def _send(self, commands: list[dict[str, Any]]) -> list[Answer | JobQueueError]:
+        results: list[Answer | JobQueueError]
+        try:
+            results = await self._client.send_many(commands, self._route)
+        except JobQueueError as error:
+            results = [error] * len(commands)
+        return results
+
+    def _goes_on(self, again: list[Answer | JobQueueError]) -> bool:
+        """Whether the address is gone and the next one is to be asked at once."""
+        gone = [each for each in again if isinstance(each, JobQueueError) and is_gone(each)]
+        return bool(gone) and len(gone) == len(again) and self._route.goes_on

@@ -1,15 +1,59 @@
-"""Parsing of options as Spark passes them (strings, names in any case), and the options that reads and writes share."""
+"""The options that reads and writes share, parsed as Spark passes them (strings, names in any case): the service, the
+token, times.
+
+No error message and no `repr` shows the token.
+"""
 
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pyspark_jobqueue.connector.token import chosen
 from pyspark_jobqueue.errors import BadOption
+
+VARIABLE = "JOBQUEUE_TOKEN"
+
+
+def chosen(token: str | None, file: str | None) -> str | None:
+    """The token of the option `token`, of the file that `tokenFile` names, or of the driver's environment. Raises
+    BadOption."""
+    if token is not None and file is not None:
+        raise BadOption("options token and tokenFile exclude each other")
+    if file is not None:
+        return read_token(file)
+    if token is not None:
+        return _checked(token, "option token")
+    given = os.environ.get(VARIABLE)
+    return _checked(given, VARIABLE) if given else None
+
+
+def read_token(file: str) -> str:
+    """The token in a file. Raises BadOption."""
+    return _checked(secret_in(file, "tokenFile"), "the token in the file of option tokenFile")
+
+
+def secret_in(file: str, option: str) -> str:
+    """What a file holds that an option names. Raises BadOption, which does not quote it."""
+    try:
+        return Path(file).read_text("utf-8").strip()
+    except OSError as error:
+        raise BadOption(f"the file of option {option} cannot be read: {error.strerror}: {file}") from None
+    except UnicodeDecodeError:  # it quotes the file
+        raise BadOption(f"the file of option {option} is not text: {file}") from None
+
+
+def _checked(token: str, where: str) -> str:
+    if not token or not (token.isascii() and token.isprintable()):
+        raise BadOption(f"{where} must consist of printable ASCII characters")
+    return token
+
 
 # Options that Spark itself adds for SQL tables and streams.
 _OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
@@ -119,3 +163,20 @@ def _url(url: str) -> str:
 def without_secret(url: str) -> str:
     """A URL without what precedes an @ or follows a ?: it may be a password."""
     return url.rpartition("@")[2].partition("?")[0]
+
+
+_SPAN = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def moment(text: str, now: float, name: str) -> float:
+    """Unix seconds of a time, or of a span ago. A time without an offset is taken as UTC. Raises BadOption, which calls
+    the option or flag by its `name`."""
+    span = _SPAN.fullmatch(text)
+    if span:
+        return now - int(span[1]) * _SECONDS[span[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(f"{name} must be like 2026-11-21T10:00Z, or like 90m, 24h or 7d, not {text!r}") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -2,20 +2,48 @@
 
 The id of a row decides on its sender. A sender has one request in flight and at most one waiting, so that a task that
 is faster than the service is held back. A request contains an id only once: otherwise a retry of one row could overtake
-a later row of the same id.
+a later row of the same id. All requests of a task share its rate limit, in rows per second.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from zlib import crc32
 
 from pyspark_jobqueue.connector.commands import Row
-from pyspark_jobqueue.connector.rate_limit import RateLimit
 from pyspark_jobqueue.connector.service import Answer, Service
+
+_REQUESTS_A_SECOND = 10
+
+
+class RateLimit:
+    """Lets through a number of rows per second, evenly: each request waits until those before it have had their
+    time."""
+
+    def __init__(self, rows_per_second: int | None) -> None:
+        self._rate = rows_per_second
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def at_most(self, rows: int) -> int:
+        """How many rows (up to `rows`) a request may have: few enough that the rows do not leave in one burst a
+        second."""
+        return rows if self._rate is None else min(rows, max(1, self._rate // _REQUESTS_A_SECOND))
+
+    def wait_s(self, rows: int) -> float:
+        """Seconds to wait before sending this many rows, which count from now on."""
+        if self._rate is None:
+            return 0.0
+        with self._lock:
+            now = time.monotonic()
+            begin = max(now, self._next)
+            self._next = begin + rows / self._rate
+            return begin - now
+
 
 _MOST_BYTES = 4 << 20
 _MOST_WAITING = 2

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from pyspark_jobqueue.connector.columns import FIELDS, option_of
-from pyspark_jobqueue.connector.journal import Journal
-from pyspark_jobqueue.connector.options import OF_SERVICE, OF_WRITES, Given, Target
-from pyspark_jobqueue.connector.read_schema import HISTORY, JOBS, STATS, Column
-from pyspark_jobqueue.connector.times import moment
+from pyspark_jobqueue.connector.columns import FIELDS, HISTORY, JOBS, STATS, Column, option_of
+from pyspark_jobqueue.connector.options import OF_WRITES, Given, Target
 from pyspark_jobqueue.errors import BadOption
 
 # In the order of a job's life. Tasks run in this order, so a job that moves on meanwhile is met twice rather than
 # missed.
 STATES = ("delayed", "ready", "reserved", "dead")
-_END_MS = 2**62  # of a history without an end
 _TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=%*?]{1,255}")
 
 
@@ -36,68 +31,36 @@ class ReadOptions:
     def of(cls, options: Mapping[str, str]) -> Self:
         """Raises BadOption."""
         given = Given(options)
-        what = _what(given)
-        made = cls(Target.of(given), what, _topics(given.text("topic")), _states(given.text("state"), what))
+        what = what_of(given)
+        made = cls(Target.of(given), what, topics_of(given.text("topic")), _states(given.text("state"), what))
         given.pass_over(*map(option_of, FIELDS))  # see `columns`
         given.pass_over(*OF_WRITES)
         given.done()
         return made
 
 
-@dataclass(frozen=True)
-class HistoryOptions:
-    """Which events to read. Pickled to the tasks."""
-
-    journal: Journal
-    source: str | None
-    topics: tuple[str, ...]
-    """Names or patterns; none: all."""
-    since_ms: int
-    until_ms: int
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Self:
-        """Raises BadOption."""
-        given = Given(options)
-        _what(given)
-        now, topic = time.time(), given.text("topic")
-
-        def ms(name: str, default: int) -> int:
-            text = given.text(name)
-            return default if text is None else round(moment(text, now, f"option {name}") * 1000)
-
-        made = cls(
-            Journal.chosen(given.text("journal"), given.text("journalFile")),
-            given.text("source"),
-            () if topic in (None, "*") else _topics(topic),
-            ms("since", 0),
-            ms("until", _END_MS),
-        )
-        given.pass_over(*OF_SERVICE, *OF_WRITES, *map(option_of, FIELDS))  # as other reads do
-        given.done()
-        return made
-
-
 def is_history(options: Mapping[str, str]) -> bool:
     """Whether a read is of a journal. Raises BadOption."""
-    return _what(Given(options)) == "history"
+    return what_of(Given(options)) == "history"
 
 
 def columns(options: Mapping[str, str]) -> list[Column]:
     """The columns that a read with these options has. Raises BadOption."""
     given = Given(options)
-    what = _what(given)
+    what = what_of(given)
     if what not in ("jobs", "dead"):
         return [Column(name, name, kind) for name, kind in (STATS if what == "stats" else HISTORY).items()]
     names = {field: given.text(option_of(field)) for field in FIELDS}
     return [Column(names.get(name) or name, name, kind) for name, kind in JOBS.items()]
 
 
-def _what(given: Given) -> str:
+def what_of(given: Given) -> str:
+    """What a read is of: jobs, dead, stats or history. Raises BadOption."""
     return given.choice("what", "jobs", "jobs", "dead", "stats", "history")
 
 
-def _topics(text: str | None) -> tuple[str, ...]:
+def topics_of(text: str | None) -> tuple[str, ...]:
+    """The topics and patterns of option topic. Raises BadOption."""
     topics = tuple(dict.fromkeys(each.strip() for each in (text or "*").split(",")))
     for topic in topics:
         if not _TOPIC.fullmatch(topic):

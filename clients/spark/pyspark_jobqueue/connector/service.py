@@ -4,6 +4,8 @@ answered.
 It uses only http.client and orjson, so that executors need nothing else. "Not now" (a lost connection, 429, 503 with
 Retry-After, or such a code for one command of a batch) is waited out here, because a task that fails sends its whole
 partition again.
+
+A failure of TLS is reported in words: a certificate, or a URL whose scheme is not that of the port.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import random
+import socket
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,10 +22,44 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from pyspark_jobqueue.connector.options import Target
-from pyspark_jobqueue.connector.tls import trouble
-from pyspark_jobqueue.connector.token import read
+from pyspark_jobqueue.connector.options import Target, read_token
 from pyspark_jobqueue.errors import BadOption, Refused, Unreachable
+
+# What OpenSSL says of bytes that are not TLS.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+_PROBE_S = 3.0
+
+
+def trouble(url: str, error: BaseException) -> str | None:
+    """Why a request failed, if that has to do with TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        cure = ". To trust its authority, set SSL_CERT_FILE on the driver and the executors"
+        return f"the certificate is not valid: {error.verify_message.rstrip('.')}{cure}"
+    if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
+        return "this port does not speak TLS: use http://"
+    is_closed = isinstance(error, ConnectionError | http.client.BadStatusLine)
+    is_refused = isinstance(error, ConnectionRefusedError)
+    if url.lower().startswith("http:") and is_closed and not is_refused and _speaks_tls(url):
+        return "this port speaks TLS: use https://"
+    return None
+
+
+def _speaks_tls(url: str) -> bool:
+    """Return True if what listens at an http URL speaks TLS: it closes a plain connection without a word."""
+    parts = urlsplit(url)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    try:
+        with (
+            socket.create_connection((parts.hostname or "", parts.port or 80), _PROBE_S) as plain,
+            context.wrap_socket(plain, server_hostname=parts.hostname),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # such as that a certificate is wanted
+    except (OSError, ValueError):
+        return False
+
 
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
 """The codes after which the same command may succeed."""
@@ -151,7 +189,7 @@ class Service:
         on this machine, or only half written, changes nothing."""
         if self._target.token_file is not None and self._token == shown:
             with contextlib.suppress(BadOption):
-                self._token = read(self._target.token_file)
+                self._token = read_token(self._target.token_file)
         return self._token != shown
 
     def _post(self, url: str, data: bytes) -> tuple[int, float, bytes]:

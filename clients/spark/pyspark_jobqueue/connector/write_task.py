@@ -1,23 +1,94 @@
-"""A task of a write: turns its rows into commands, sends them to the service, and counts the answers."""
+"""A task of a write: turns its rows into commands, sends them to the service, and counts the answers.
+
+The driver adds up the totals of the tasks. A task that runs for long prints its progress.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_jobqueue.connector.columns import Columns
 from pyspark_jobqueue.connector.commands import Commands, Refusal, Row
-from pyspark_jobqueue.connector.ordered_requests import OrderedRequests
-from pyspark_jobqueue.connector.progress import Progress
-from pyspark_jobqueue.connector.rate_limit import RateLimit
+from pyspark_jobqueue.connector.ordered_requests import OrderedRequests, RateLimit
 from pyspark_jobqueue.connector.refused_rows import RefusedRows
 from pyspark_jobqueue.connector.row_batches import Batch
 from pyspark_jobqueue.connector.service import Answer, Service
 from pyspark_jobqueue.connector.write_options import WriteOptions
-from pyspark_jobqueue.connector.write_totals import WriteTotals
+
+
+@dataclass
+class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # pyspark has no types for it
+    """The totals of one task, or of the whole write. Pickled to the driver."""
+
+    rows: int = 0
+    accepted: int = 0
+    existing: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    gone: int = 0
+    refused: int = 0
+    retries: int = 0
+    began: float = field(default_factory=time.time)
+    ended: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.ended - self.began)
+
+    def figures(self) -> Mapping[str, Any]:
+        """The numbers for a report."""
+        counts = {name: getattr(self, name) for name in COUNTS}
+        speed = round(self.rows / self.seconds) if self.seconds else None
+        return {**counts, "seconds": round(self.seconds, 3), "rows_per_second": speed}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:,} rows: {self.accepted:,} accepted, {self.existing:,} existing, "
+            f"{self.cancelled:,} cancelled, {self.dead:,} dead, {self.gone:,} gone, {self.refused:,} refused, "
+            f"{self.retries:,} retries in {self.seconds:.1f} s"
+        )
+
+
+COUNTS = ("rows", "accepted", "existing", "cancelled", "dead", "gone", "refused", "retries")
+
+
+def total(sums: Sequence[Any]) -> WriteTotals:
+    """The sum over the tasks that finished; the messages of the others are None."""
+    finished = [each for each in sums if isinstance(each, WriteTotals)]
+    made = WriteTotals(**{name: sum(getattr(each, name) for each in finished) for name in COUNTS})
+    made.began = min((each.began for each in finished), default=made.began)
+    made.ended = max((each.ended for each in finished), default=made.began)
+    return made
+
+
+_EVERY_S = 10.0
+
+
+class Progress:
+    """Prints a line to standard error every ten seconds. With a local Spark it reaches the terminal, otherwise the
+    executor's log. (It cannot check for a terminal: Spark redirects the output of every task.)"""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+        self._rows = self._printed_rows = 0
+        self._printed_at = time.monotonic()
+
+    def add(self, rows: int) -> None:
+        """Count rows that have been answered."""
+        self._rows += rows
+        passed = time.monotonic() - self._printed_at
+        if passed >= _EVERY_S:
+            speed = (self._rows - self._printed_rows) / passed
+            print(f"jobqueue: task {self._partition}: {self._rows:,} rows, {speed:,.0f} rows/s", file=sys.stderr)
+            sys.stderr.flush()
+            self._printed_at, self._printed_rows = time.monotonic(), self._rows
 
 
 class WriteTask:

@@ -15,11 +15,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import Row, StructType
 
 from pyspark_jobqueue.connector.columns import Columns
-from pyspark_jobqueue.connector.folders import Folder
+from pyspark_jobqueue.connector.refused_rows import Folder
 from pyspark_jobqueue.connector.row_batches import ArrowBatch, Batch, RowBatch
 from pyspark_jobqueue.connector.write_options import WriteOptions
-from pyspark_jobqueue.connector.write_task import WriteTask
-from pyspark_jobqueue.connector.write_totals import WriteTotals, total
+from pyspark_jobqueue.connector.write_task import WriteTask, WriteTotals, total
 from pyspark_jobqueue.errors import BadOption
 
 if TYPE_CHECKING:

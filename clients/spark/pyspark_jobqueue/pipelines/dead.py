@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from pyspark_jobqueue.connector.times import moment
+from pyspark_jobqueue.connector.options import moment
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import flags, writes
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts import command_line, jobs
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 _MOST_GROUPS = 50
 _SAMPLES = 3
@@ -23,7 +23,7 @@ _KIND = ("topic", "hour", "cause", "reason")
 
 def parser() -> argparse.ArgumentParser:
     """All flags of dead."""
-    made = flags.parser("dead", __doc__ or "")
+    made = command_line.parser("dead", __doc__ or "")
     group = made.add_argument_group("which")
     group.add_argument("--topic", default="*", help="a topic, several with commas, or a pattern with * and ? [all]")
     group.add_argument("--since", metavar="WHEN", help="died since: 2026-11-21T10:00Z, or 90m, 24h, 7d ago [any time]")
@@ -41,8 +41,8 @@ def dead(arguments: argparse.Namespace) -> Report:
     since = moment(arguments.since, time.time(), "--since") if arguments.since else None
     _check(arguments)
     report = Report("dead")
-    spark = flags.begin(arguments)
-    options = {**flags.connection(arguments), "what": "dead", "topic": arguments.topic}
+    spark = command_line.begin(arguments)
+    options = {**command_line.connection(arguments), "what": "dead", "topic": arguments.topic}
     letters = spark.read.format("jobqueue").options(**options).load()
     found = _chosen(letters, since, arguments.reason).persist()  # so that exactly what is reported is kicked
     try:
@@ -57,7 +57,7 @@ def dead(arguments: argparse.Namespace) -> Report:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.rate is not None and not arguments.redrive:
         raise BadOption("--rate requires --redrive")
-    writes.check_rate(arguments.rate)
+    jobs.check_rate(arguments.rate)
 
 
 def _chosen(letters: DataFrame, since: float | None, reason: str | None) -> DataFrame:
@@ -100,10 +100,10 @@ def _described(row: Row) -> dict[str, Any]:
 def _redrive(found: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
     """Kick the jobs. Any that was kicked or deleted meanwhile is refused, which does no harm."""
     kicks = found.select("id", F.lit("kick").alias("action"))
-    totals = writes.write(kicks, {**flags.connection(arguments), "onError": "skip"}, arguments.rate)
+    totals = jobs.write(kicks, {**command_line.connection(arguments), "onError": "skip"}, arguments.rate)
     if totals:
         report.note(kicked=totals["accepted"], refused=totals["refused"])
 
 
 if __name__ == "__main__":
-    flags.run(dead, parser().parse_args())
+    command_line.run(dead, parser().parse_args())

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import flags, increment, inputs, jobs, watermark_file, writes
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts import command_line, increment, inputs, jobs
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """All flags of emit."""
-    made = flags.parser("emit", __doc__ or "")
+    made = command_line.parser("emit", __doc__ or "")
     inputs.add_flags(made)
     jobs.add_flags(made)
     group = made.add_argument_group("incremental")
     group.add_argument("--watermark", metavar="COLUMN", help="only rows above the highest value of the last run")
     group.add_argument("--state", metavar="FILE", help="the file that keeps that value")
-    group = writes.add_flags(made)
+    group = jobs.add_write_flags(made)
     group.add_argument(
         "--if-exists",
         choices=["keep", "renew", "replace", "reject", "later", "sooner"],
@@ -39,19 +39,21 @@ def emit(arguments: argparse.Namespace) -> Report:
     """Run once. The report has the writer's totals, and the watermark that the run reached."""
     inputs.check(arguments)
     jobs.check(arguments)
-    writes.check_rate(arguments.rate)
+    jobs.check_rate(arguments.rate)
     if (arguments.watermark is None) != (arguments.state is None):
         raise BadOption("--watermark and --state require each other")
     report = Report("emit")
-    with watermark_file.held(arguments.state) if arguments.state else contextlib.nullcontext():
-        before = watermark_file.load(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
-        spark = flags.begin(arguments)
+    with increment.lock(arguments.state) if arguments.state else contextlib.nullcontext():
+        before = (
+            increment.load_watermark(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
+        )
+        spark = command_line.begin(arguments)
         _run(spark, arguments, before, report)
     return report
 
 
 def _run(
-    spark: SparkSession, arguments: argparse.Namespace, before: watermark_file.Watermark | None, report: Report
+    spark: SparkSession, arguments: argparse.Namespace, before: increment.Watermark | None, report: Report
 ) -> None:
     rows = inputs.read(spark, arguments)
     frame = jobs.frame_of(rows, arguments)  # reports its errors before any data is read
@@ -63,11 +65,11 @@ def _run(
     if arguments.watermark:
         _note(found, report)
         if reached and reached != before and not arguments.dry_run:
-            watermark_file.save(arguments.state, reached)
+            increment.save_watermark(arguments.state, reached)
 
 
 def _write(frame: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    figures = writes.write(frame, _options(arguments), arguments.rate)
+    figures = jobs.write(frame, _options(arguments), arguments.rate)
     figures.pop("gone", None)  # emit sends no deletes
     report.note(topic=arguments.topic, **({"dry_run": True} if arguments.dry_run else {}), **figures)
 
@@ -84,13 +86,13 @@ def _note(found: increment.Increment, report: Report) -> None:
 def _options(arguments: argparse.Namespace) -> dict[str, str]:
     given = {"ifExists": arguments.if_exists, "onError": arguments.on_error}
     return {
-        **flags.connection(arguments),
+        **command_line.connection(arguments),
         **jobs.options(arguments),
-        **writes.options(arguments),
+        **jobs.write_options(arguments),
         **{name: text for name, text in given.items() if text is not None},
         "dryRun": str(arguments.dry_run).lower(),
     }
 
 
 if __name__ == "__main__":
-    flags.run(emit, parser().parse_args())
+    command_line.run(emit, parser().parse_args())

@@ -14,10 +14,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from pyspark_jobqueue.pipelines.parts import flags, history, past, plotting
-from pyspark_jobqueue.pipelines.parts.backlog import Backlog, backlog
-from pyspark_jobqueue.pipelines.parts.histogram import MOST_SLOTS, Histogram, histogram
-from pyspark_jobqueue.pipelines.parts.report import Report, instant
+from pyspark_jobqueue.pipelines.parts import command_line, history
+from pyspark_jobqueue.pipelines.parts.command_line import Report, instant
+from pyspark_jobqueue.pipelines.parts.histogram import MOST_SLOTS, Backlog, Histogram, backlog, histogram
 
 _BUSIEST = 10
 _WEEK_H = 168.0
@@ -25,7 +24,7 @@ _WEEK_H = 168.0
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = flags.parser(
+    made = command_line.parser(
         "forecast", "When pending jobs will fall due, the peak, and the backlog that a given rate leaves."
     )
     made.add_argument("--topic", default="*", help="a topic, several with commas, or a pattern with * and ? [all]")
@@ -36,12 +35,15 @@ def parser() -> argparse.ArgumentParser:
         help="width of a slot; a longer one is used beyond 3,000 slots [minute]",
     )
     made.add_argument(
-        "--hours", type=flags.positive, metavar="N", help="how far to look ahead [no limit; with a history 168]"
+        "--hours", type=command_line.positive, metavar="N", help="how far to look ahead [no limit; with a history 168]"
     )
     made.add_argument(
-        "--rate", type=flags.positive, metavar="JOBS/S", help="jobs per second that the workers manage [of the history]"
+        "--rate",
+        type=command_line.positive,
+        metavar="JOBS/S",
+        help="jobs per second that the workers manage [of the history]",
     )
-    plotting.add_flag(made)
+    command_line.add_plot_flag(made)
     history.add_flags(made, "28d", "learn from it which jobs will be added, and how fast the workers are")
     return made
 
@@ -49,11 +51,11 @@ def parser() -> argparse.ArgumentParser:
 def forecast(arguments: argparse.Namespace) -> Report:
     """Run once. Raises BadOption, Refused, Unreachable."""
     report = Report("forecast")
-    drawing = plotting.module("chart", arguments.plot)
+    drawing = command_line.charts(arguments.plot)
     if history.is_given(arguments):
         _look_ahead(arguments)
-    spark = flags.begin(arguments)
-    options = {**flags.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
+    spark = command_line.begin(arguments)
+    options = {**command_line.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
     jobs = spark.read.format("jobqueue").options(**options).load()
     found = histogram(jobs, arguments.by, time.time(), arguments.hours)
     _note_pending(report, found, arguments)
@@ -61,7 +63,7 @@ def forecast(arguments: argparse.Namespace) -> Report:
         found = _with_history(report, found, history.read(spark, arguments, arguments.topic), arguments)
     expected = _backlog(found, arguments.rate) if arguments.rate else None
     if drawing:
-        drawing.draw(Path(arguments.plot), found, expected, arguments.rate)
+        drawing.draw_forecast(Path(arguments.plot), found, expected, arguments.rate)
     _note(report, found, expected, arguments)
     return report
 
@@ -76,17 +78,17 @@ def _look_ahead(arguments: argparse.Namespace) -> None:
 
 def _with_history(report: Report, found: Histogram, events: DataFrame, arguments: argparse.Namespace) -> Histogram:
     """What falls due with what is yet to be added, at the rate that the workers have shown."""
-    events = events.select(*past.COLUMNS).persist()
+    events = events.select(*history.COLUMNS).persist()
     try:
-        coming = past.arrivals(events, *history.span(arguments), found.now)
-        shown = past.workers(events)
+        coming = history.arrivals(events, *history.span(arguments), found.now)
+        shown = history.workers(events)
     finally:
         events.unpersist()
     report.note(learnt_from_days=coming.days)
     if shown:
         report.note(workers=round(shown.busy, 1), work_s=round(shown.work_s, 3))
         arguments.rate = arguments.rate or float(f"{shown.rate:.3g}")
-    together = past.with_arrivals(found, coming, arguments.hours)
+    together = history.with_arrivals(found, coming, arguments.hours)
     report.note(arrivals=round(sum(together.together().values()) - sum(found.together().values())))
     return together
 
@@ -170,4 +172,4 @@ def _rate(found: Histogram, start: int, jobs: float) -> float:
 
 
 if __name__ == "__main__":
-    flags.run(forecast, parser().parse_args())
+    command_line.run(forecast, parser().parse_args())

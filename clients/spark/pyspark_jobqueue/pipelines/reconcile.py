@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import comparison, flags, history, inputs, jobs, lives, writes
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts import command_line, comparison, history, inputs, jobs, lives
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 _SAMPLES = 5
 _LATE_MS = 1000
@@ -19,7 +19,7 @@ _LATE_MS = 1000
 
 def parser() -> argparse.ArgumentParser:
     """All flags of reconcile."""
-    made = flags.parser("reconcile", __doc__ or "")
+    made = command_line.parser("reconcile", __doc__ or "")
     inputs.add_flags(made)
     jobs.add_flags(made, due=False)
     group = made.add_argument_group("comparison")
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         "--tolerance", type=int, metavar="MS", help="how far a due time may be off [0]; how late is late [1000]"
     )
     group.add_argument("--out", metavar="FOLDER", help="a new folder for all rows that are not ok, as JSON by kind")
-    group = writes.add_flags(made)
+    group = jobs.add_write_flags(made)
     group.add_argument("--repair", action="store_true", help="add what is missing, and nothing else")
     history.add_flags(made, "7d", "compare with it instead of the queue")
     return made
@@ -43,15 +43,15 @@ def reconcile(arguments: argparse.Namespace) -> Report:
 
 def _with_queue(arguments: argparse.Namespace) -> Report:
     report = Report("reconcile")
-    spark = flags.begin(arguments)
+    spark = command_line.begin(arguments)
     rows = inputs.read(spark, arguments)
     identity = jobs.id_of(rows, arguments)
     due_at = jobs.due_at(rows, arguments) if arguments.due_at else None
     planned = jobs.frame_of(rows, arguments)  # reports its errors before any data is read
-    walk = spark.read.format("jobqueue").options(**flags.connection(arguments), topic=arguments.topic).load()
+    walk = spark.read.format("jobqueue").options(**command_line.connection(arguments), topic=arguments.topic).load()
     wanted = comparison.expected(rows, identity, due_at)
     found = comparison.compared(
-        wanted, walk, arguments.topic, arguments.tolerance or 0, flags.connection(arguments)
+        wanted, walk, arguments.topic, arguments.tolerance or 0, command_line.connection(arguments)
     ).persist()
     try:
         _note(found, rows.filter(identity.isNull()), report)
@@ -68,7 +68,7 @@ def _with_queue(arguments: argparse.Namespace) -> Report:
 
 def _with_history(arguments: argparse.Namespace) -> Report:
     report = Report("reconcile")
-    spark = flags.begin(arguments)
+    spark = command_line.begin(arguments)
     rows = inputs.read(spark, arguments)
     identity = jobs.id_of(rows, arguments)
     wanted = comparison.expected(rows, identity, jobs.due_at(rows, arguments) if arguments.due_at else None)
@@ -137,12 +137,12 @@ def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace,
         )
     missing = found.filter("kind = 'missing'").select("id")
     options = {
-        **flags.connection(arguments),
+        **command_line.connection(arguments),
         **jobs.options(arguments),
-        **writes.options(arguments),
+        **jobs.write_options(arguments),
         "onError": "skip",
     }
-    figures = writes.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
+    figures = jobs.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
     report.note(
         repaired=figures.get("accepted", 0) + figures.get("existing", 0),
         dead=report.figures["dead"] + figures.get("dead", 0),
@@ -151,4 +151,4 @@ def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace,
 
 
 if __name__ == "__main__":
-    flags.run(reconcile, parser().parse_args())
+    command_line.run(reconcile, parser().parse_args())

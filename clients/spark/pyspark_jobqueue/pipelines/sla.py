@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from pyspark_jobqueue.pipelines.parts import flags, history, plotting
-from pyspark_jobqueue.pipelines.parts.report import Report, instant
+from pyspark_jobqueue.pipelines.parts import command_line, history
+from pyspark_jobqueue.pipelines.parts.command_line import Report, instant
 
 _MOST_SHOWN = 20
 _ACCURACY = 10_000  # of percentiles: 1 / 10,000 of the rank
@@ -23,10 +23,10 @@ _FIGURES = ("late", "waited")
 
 def parser() -> argparse.ArgumentParser:
     """All flags of sla."""
-    made = flags.parser("sla", "How late jobs were delivered, and how long they waited for a worker.")
+    made = command_line.parser("sla", "How late jobs were delivered, and how long they waited for a worker.")
     made.add_argument("--topic", default="*", help="a topic, several with commas, or a pattern with * and ? [all]")
     history.add_flags(made, "7d")
-    plotting.add_flag(made)
+    command_line.add_plot_flag(made)
     return made
 
 
@@ -34,8 +34,8 @@ def sla(arguments: argparse.Namespace) -> Report:
     """Run once. The report never counts as a failure. Raises BadOption, Unreachable."""
     report = Report("sla")
     history.span(arguments)
-    drawing = plotting.module("lateness_chart", arguments.plot)
-    events = history.read(flags.begin(arguments), arguments, arguments.topic)
+    drawing = command_line.charts(arguments.plot)
+    events = history.read(command_line.begin(arguments), arguments, arguments.topic)
     found = _deliveries(events).persist()
     try:
         groups = [row.asDict() for row in _groups(found).collect()]
@@ -44,7 +44,7 @@ def sla(arguments: argparse.Namespace) -> Report:
         found.unpersist()
     _note(report, groups, worst)
     if drawing:
-        drawing.draw(Path(arguments.plot), [row for row in groups if row["hour"] is not None])
+        drawing.draw_lateness(Path(arguments.plot), [row for row in groups if row["hour"] is not None])
     return report
 
 
@@ -115,4 +115,4 @@ def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    flags.run(sla, parser().parse_args())
+    command_line.run(sla, parser().parse_args())

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_jobqueue.errors import BadOption, JobQueueError
-from pyspark_jobqueue.pipelines.parts import events, expressions, flags, inputs, jobs, micro_batch, writes
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts import command_line, events, inputs, jobs, micro_batch
+from pyspark_jobqueue.pipelines.parts.command_line import Report
 
 FIGURES = (
     *("events", "ignored", "unreadable", "added", "existing", "cancelled", "dead"),
@@ -33,7 +33,7 @@ _OF_FILES = {"parquet": "BINARY", "orc": "BINARY", "json": "STRING", "csv": "STR
 
 def parser() -> argparse.ArgumentParser:
     """All flags of stream."""
-    made = flags.parser("stream", __doc__ or "")
+    made = command_line.parser("stream", __doc__ or "")
     group = made.add_argument_group("input")
     about = "the folder, for formats of files"
     group.add_argument("--from", dest="source", type=inputs.source, metavar="PATH", help=about)
@@ -47,12 +47,12 @@ def parser() -> argparse.ArgumentParser:
     either.add_argument("--once", action="store_true", help="process what is there now, then end")
     either.add_argument(
         "--every",
-        type=flags.positive,
+        type=command_line.positive,
         default=1.0,
         metavar="SECONDS",
         help="interval between micro-batches [%(default)s]",
     )
-    writes.add_flags(made)
+    jobs.add_write_flags(made)
     return made
 
 
@@ -62,7 +62,7 @@ def stream(arguments: argparse.Namespace) -> Report:
     events.rules(arguments.on)
     inputs.options(arguments)
     report = Report("stream")
-    spark = flags.begin(arguments)
+    spark = command_line.begin(arguments)
     run = Run(arguments)
     rows = events.parsed(_source(spark, arguments), arguments.value_schema)
     events.judged(rows, arguments)  # reports its errors before the first micro-batch
@@ -138,7 +138,7 @@ def _source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     try:
         return reader.load(arguments.source) if arguments.source else reader.load()
     except PySparkException as error:
-        raise BadOption(f"--format {arguments.format}: {expressions.first_line(error)}") from None
+        raise BadOption(f"--format {arguments.format}: {command_line.first_line(error)}") from None
 
 
 def _triggered(writer: DataStreamWriter, arguments: argparse.Namespace) -> DataStreamWriter:
@@ -148,4 +148,4 @@ def _triggered(writer: DataStreamWriter, arguments: argparse.Namespace) -> DataS
 
 
 if __name__ == "__main__":
-    flags.run(stream, parser().parse_args())
+    command_line.run(stream, parser().parse_args())

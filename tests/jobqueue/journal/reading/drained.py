@@ -14,8 +14,8 @@ from buckets.namespace import Switch
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue.journal.keeping import Periods
+from jobqueue.journal.reading.entries import Options
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.store import Position

@@ -17,11 +17,10 @@ from jobqueue.journal.choices import Change, Choice
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.explainer import explain_from
 from jobqueue.journal.reading.verdict import UNKNOWN
-from jobqueue.journal.restoring import beginning
+from jobqueue.journal.restoring import runs
 from jobqueue.journal.restoring.candidates import Past
-from jobqueue.journal.restoring.choice import Choice as Restored
-from jobqueue.journal.restoring.choice import NotBegun
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import Choice as Restored
+from jobqueue.journal.restoring.reading import NotBegun, Reading
 from jobqueue.journal.tables import choice
 from jobqueue.journal.url import Refused
 from tests.buckets.jobs import add, delete
@@ -124,7 +123,7 @@ async def as_of_now(pool: Pool, url: str) -> None:
     """Begin to restore the jobs of this moment. Raises NotBegun."""
     engine = await open_engine(url)
     try:
-        await beginning.check(Reading(engine, SOURCE), Restored(as_of=await pool.now_us()))
+        await runs.check(Reading(engine, SOURCE), Restored(as_of=await pool.now_us()))
     finally:
         await engine.dispose()
 
@@ -147,7 +146,7 @@ async def test_an_earlier_time_is_not_restored_from_events_that_are_not_kept(
     await as_of_now(live_pool, journal_url)  # a walk has told all states since
     engine = await open_engine(journal_url)
     with pytest.raises(NotBegun, match=r"--events ends`\), and jobs are known again since 20"):
-        await beginning.check(Reading(engine, SOURCE), Restored(as_of=before))
+        await runs.check(Reading(engine, SOURCE), Restored(as_of=before))
     await engine.dispose()
 
 

@@ -22,12 +22,11 @@ from buckets.redis.client import Redis
 from jobqueue.access.tokens import from_json
 from jobqueue.journal import tables
 from jobqueue.journal.database import open_engine
+from jobqueue.journal.reading.entries import Options
 from jobqueue.journal.reading.figures import Figures
-from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.running import Drain
 from jobqueue.journal.reading.sql import Sql
-from jobqueue.journal.restoring.choice import Choice, Sums
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import Choice, Reading, Sums
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Passing, Run
 from tests.jobqueue.journal.filling import found

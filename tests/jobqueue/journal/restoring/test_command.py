@@ -20,7 +20,7 @@ from buckets.pool.pool import Pool
 from jobqueue.access.grants import operator
 from jobqueue.cli.journal import restoring
 from jobqueue.cli.main import main
-from jobqueue.journal.restoring.choice import Progress, Sums
+from jobqueue.journal.restoring.reading import Progress, Sums
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, world_of
 from tests.jobqueue.journal.restoring.under_load import process

@@ -13,8 +13,8 @@ from buckets.redis.client import Redis
 from jobqueue.journal import tables
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import FORGOTTEN
-from jobqueue.journal.restoring.choice import Choice, NotBegun
 from jobqueue.journal.restoring.forgotten import Forgotten
+from jobqueue.journal.restoring.reading import Choice, NotBegun
 from jobqueue.journal.restoring.runs import Run
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state

@@ -13,8 +13,7 @@ from buckets.events.restoring import Asked, Restoring
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from jobqueue.journal.restoring import candidates, restore
-from jobqueue.journal.restoring.choice import Choice
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import Choice, Reading
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Run
 from tests.buckets.books import check_books

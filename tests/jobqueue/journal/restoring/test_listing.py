@@ -11,8 +11,7 @@ from buckets.job import State
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.restoring import candidates
 from jobqueue.journal.restoring.candidates import Listing
-from jobqueue.journal.restoring.choice import Choice
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import Choice, Reading
 from jobqueue.journal.tables import job
 from tests.jobqueue.journal.explaining.test_plans import sent
 from tests.jobqueue.journal.filling import fill, found

@@ -8,7 +8,7 @@ from sqlalchemy import delete as delete_from
 from buckets.job import State
 from jobqueue.journal import tables
 from jobqueue.journal.restoring import candidates
-from jobqueue.journal.restoring.choice import NotBegun
+from jobqueue.journal.restoring.reading import NotBegun
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, content

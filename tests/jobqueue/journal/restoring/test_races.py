@@ -11,7 +11,7 @@ import pytest
 from buckets.events.restoring import Asked, Restoring
 from buckets.pool.pool import Pool
 from jobqueue.journal.reading.entries import Writer
-from jobqueue.journal.restoring.choice import Choice
+from jobqueue.journal.restoring.reading import Choice
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Run
 from tests.buckets.jobs import add, finish, pop_one, state

@@ -16,8 +16,7 @@ from buckets.job import NewJob
 from jobqueue.journal import tables
 from jobqueue.journal.reading.verdict import LOST
 from jobqueue.journal.restoring import candidates
-from jobqueue.journal.restoring.choice import Choice, NotBegun, Progress, Stopped
-from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.reading import Choice, NotBegun, Progress, Reading, Stopped
 from jobqueue.journal.restoring.restore import Restore
 from jobqueue.journal.restoring.runs import Run
 from tests.buckets.jobs import add

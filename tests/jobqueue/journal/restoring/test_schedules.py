@@ -16,8 +16,8 @@ from buckets.schedules.schedules import Schedules
 from jobqueue.cli.journal.restoring import as_json, sentences
 from jobqueue.journal import tables
 from jobqueue.journal.reading.verdict import UNKNOWN
-from jobqueue.journal.restoring import lost_schedules as module
-from jobqueue.journal.restoring.choice import Sums
+from jobqueue.journal.restoring import lost as module
+from jobqueue.journal.restoring.reading import Sums
 from tests.buckets.events.scheduled import content, there, undefine
 from tests.buckets.jobs import add, finish, pop, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, contents, world_of

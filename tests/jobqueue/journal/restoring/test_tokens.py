@@ -13,8 +13,8 @@ from buckets.events.switch import switch_off
 from buckets.pool.pool import Pool
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.tokens import KEPT_S, as_json
-from jobqueue.journal.restoring import lost_tokens
-from jobqueue.journal.restoring.choice import Choice, Stopped, Sums
+from jobqueue.journal.restoring import lost
+from jobqueue.journal.restoring.reading import Choice, Stopped, Sums
 from jobqueue.journal.restoring.runs import Run
 from jobqueue.journal.tables import position
 from tests.buckets.jobs import add
@@ -43,7 +43,7 @@ async def in_redis(world: World) -> dict[str, bytes]:
 async def restored(world: World, *, dry: bool = False, stale: bool = False) -> Sums:
     sums = Sums()
     run = None if dry else await Run.begin(world.reading, world.pool, Choice(), "tokens")
-    await lost_tokens.bring_back(world.reading, world.pool, run, sums, stale=stale)
+    await lost.bring_back_tokens(world.reading, world.pool, run, sums, stale=stale)
     return sums
 
 
@@ -110,10 +110,10 @@ async def test_what_may_have_been_revoked_unread_does_not_come_back(world: World
     earlier = update(position).values(time=position.c.time - (KEPT_S + 60) * 1_000_000)
     await world.reading.run(earlier)
     # The reader of this test goes on meanwhile, and its next position is a new one.
-    lost = lost_tokens._Lost(await lost_tokens._rows(world.reading), 0)
-    assert lost.judge(await Tokens(world.pool).read()) == []
+    missing = lost._LostTokens(await lost._token_rows(world.reading), 0)
+    assert missing.judge(await Tokens(world.pool).read()) == []
     sums = Sums()
-    lost.tell(sums)
+    missing.tell(sums)
     assert (sums.named, sums.left) == ({"unsure": ["aaaaaaaa"]}, 1)
 
 
@@ -130,7 +130,7 @@ async def test_changes_meanwhile_are_judged_anew(world: World, monkeypatch: pyte
                 await self.write(others.pop(0))
             return stored
 
-    monkeypatch.setattr(lost_tokens, "Tokens", Changed)
+    monkeypatch.setattr(lost, "Tokens", Changed)
     sums = await restored(world)
     assert (sums.counts["known"], sums.tokens) == (1, {"aaaaaaaa": "a"})
     others += [[entry(f"x{number:07}", "x", changed=number)] for number in range(1, 100)]

@@ -1,8 +1,13 @@
-"""Events in Kafka's schema: how they are parsed, and which action each asks for."""
+"""Events in Kafka's schema: how they are parsed, which action each asks for, and how those of a micro-batch are folded.
+
+The events of an id become one change. The job ends up as if they had been sent one after another, but what would be
+undone right away is skipped. So it does not matter where one micro-batch ends and the next begins.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -10,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructType
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import expressions, jobs
+from pyspark_jobqueue.pipelines.parts import command_line, jobs
 
 ACTIONS = ("add", "delete", "update", "ignore")
 PLACE = ("topic", "partition", "offset", "timestamp")
@@ -65,7 +70,7 @@ def judged(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
     Raises BadOption.
     """
     identity = jobs.id_of(frame, arguments)
-    event = expressions.column(frame, "--event", arguments.event).cast("string")
+    event = command_line.column(frame, "--event", arguments.event).cast("string")
     action, body = _action(event, rules(arguments.on)), jobs.body(frame, arguments)
     v = F.col("v")
     problem = F.coalesce(
@@ -84,7 +89,7 @@ def _schema(text: str) -> StructType:
     try:
         made = DataType.fromDDL(text)
     except PySparkException as error:
-        raise BadOption(f"--value-schema: {expressions.first_line(error)}") from None
+        raise BadOption(f"--value-schema: {command_line.first_line(error)}") from None
     if not isinstance(made, StructType):
         raise BadOption(f"--value-schema must name columns, like 'order_id BIGINT, event STRING', not {text!r}")
     return StructType([*made.fields]).add(_BROKEN, StringType())  # from_json puts there what it could not parse
@@ -94,3 +99,81 @@ def _action(event: Column, known: dict[str, str]) -> Column:
     others = known.get("*")
     found = [F.when(event == name, action) for name, action in known.items() if name != "*"]
     return F.coalesce(*found, F.lit(others).cast("string"))
+
+
+def folded(events: DataFrame, fields: Sequence[str]) -> DataFrame:
+    """One row per id, from events with `id`, `action` (add, delete, update), their place, and the fields of jobs:
+
+    - `before`: what to do first: delete, update (with the fields in `old`), or null;
+    - `added`: whether to add afterwards, with the fields in `new`, which include those of later updates;
+    - `updated`: whether there were later updates; `later` has only their fields, for a job that turns out to exist.
+
+    An update after a delete would find nothing, and is dropped. A repeated add changes nothing.
+    """
+    event, partition = F.struct(*PLACE, "action", *fields), F.struct("topic", "partition")
+    together = events.groupBy("id").agg(
+        F.collect_list(event).alias("events"), (F.min(partition) != F.max(partition)).alias("scattered")
+    )
+    ordered = F.array_sort("events", lambda left, right: _compared(left, right, F.col("scattered")))
+    types = {name: events.schema[name].dataType for name in fields}
+    blank = F.struct(*(F.lit(None).cast(kind).alias(name) for name, kind in types.items()))
+    folded = F.aggregate(ordered, _Folded(F.lit(None).cast("string"), blank).column(), _step(fields, blank))
+    return together.select("id", folded.alias("sum")).select("id", "sum.*")
+
+
+def _compared(left: Column, right: Column, scattered: Column) -> Column:
+    """By offset, which is Kafka's order; by timestamp across partitions, which have no common order."""
+
+    def place(event: Column) -> Column:
+        time = F.when(scattered, event["timestamp"])
+        return F.struct(time, event["topic"], event["partition"], event["offset"])
+
+    return F.when(place(left) < place(right), -1).when(place(left) > place(right), 1).otherwise(0)
+
+
+class _Folded:
+    """The result so far, as columns; at the start it has nothing but `before`."""
+
+    def __init__(self, before: Column, blank: Column) -> None:
+        self._parts = {"before": before, "added": F.lit(False), "updated": F.lit(False)}
+        self._parts |= dict.fromkeys(("old", "new", "later"), blank)
+
+    @classmethod
+    def of(cls, column: Column) -> _Folded:
+        made = cls(column["before"], column)
+        made._parts = {name: column[name] for name in made._parts}
+        return made
+
+    def with_(self, **parts: Column) -> Column:
+        """A struct of the result, with some parts replaced."""
+        return F.struct(*(column.alias(name) for name, column in {**self._parts, **parts}.items()))
+
+    def column(self) -> Column:
+        return self.with_()
+
+
+def _step(fields: Sequence[str], blank: Column) -> Callable[[Column, Column], Column]:
+    """The function that applies one more event to the result so far."""
+
+    def over(event: Column, older: Column) -> Column:
+        """The event's fields, or the older ones where it has none."""
+        return F.struct(*(F.coalesce(event[name], older[name]).alias(name) for name in fields))
+
+    def step(done: Column, event: Column) -> Column:
+        so_far = _Folded.of(done)
+        fresh = F.struct(*(event[name].alias(name) for name in fields))
+        of_add = F.when(done["added"], done).otherwise(so_far.with_(added=F.lit(True), new=fresh))
+        behind_add = {"new": over(event, done["new"]), "later": over(event, done["later"])}
+        of_update = (
+            F.when(done["added"], so_far.with_(updated=F.lit(True), **behind_add))
+            .when(done["before"] == "delete", done)
+            .otherwise(so_far.with_(before=F.lit("update"), old=over(event, done["old"])))
+        )
+        of_delete = _Folded(F.lit("delete"), blank).column()
+        return (
+            F.when(event["action"] == "delete", of_delete)
+            .when(event["action"] == "update", of_update)
+            .otherwise(of_add)
+        )
+
+    return step

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_jobqueue import session
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import expressions
+from pyspark_jobqueue.pipelines.parts import command_line
 
 # CSV as most programs write it: names in the first line, a quote within quotes doubled.
 _CSV = {"header": "true", "escape": '"'}
@@ -85,7 +85,7 @@ def read(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
             frame.createOrReplaceTempView(VIEW)
         return spark.sql(query)
     except PySparkException as error:
-        raise BadOption(f"{flag}: {expressions.first_line(error)}") from None
+        raise BadOption(f"{flag}: {command_line.first_line(error)}") from None
 
 
 def _loaded(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame | None:

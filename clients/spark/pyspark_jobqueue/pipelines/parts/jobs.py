@@ -1,15 +1,90 @@
-"""Turns rows into jobs: the flags with SQL expressions for the fields, and the columns that they give the writer."""
+"""Turns rows into jobs, and writes them: flags with SQL expressions for the fields, scheduled callbacks, the write's
+totals.
+
+`jobqueue callbacks` carries callbacks out. What it would refuse once a job is due is refused here already, as far as
+that can be known beforehand.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pyspark_jobqueue.connector.write_task import COUNTS
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import callback, expressions
+from pyspark_jobqueue.pipelines.parts import command_line
+
+LADDER = "15,15,30,180,600,1200,1800,3600"
+"""The backoff of callbacks: a receiver that is down for a while must not use up all tries at once."""
+_WITHOUT_PAYLOAD = ("GET", "HEAD")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+# Headers that belong to the connection, and those that only the worker sets.
+_RESERVED = re.compile(
+    r"host|content-length|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|(webhook|jobqueue|proxy)-.*",
+    re.IGNORECASE,
+)
+
+
+def add_callback_flags(parser: argparse.ArgumentParser) -> None:
+    """--callback-url, --method, --header and --payload."""
+    group = parser.add_argument_group("scheduled callbacks", "Instead of --body; `jobqueue callbacks` makes the calls.")
+    group.add_argument("--callback-url", metavar="EXPR", help="the URL to call")
+    methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+    group.add_argument("--method", choices=methods, help="[POST]")
+    group.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="repeatable")
+    group.add_argument("--payload", metavar="EXPR", help="a value of any type, sent as JSON [no payload]")
+
+
+def check_callback(arguments: argparse.Namespace) -> None:
+    """Raises BadOption for mistakes that show without the input."""
+    for flag in ("method", "header", "payload"):
+        if getattr(arguments, flag) and arguments.callback_url is None:
+            raise BadOption(f"--{flag} requires --callback-url")
+    if arguments.payload is not None and arguments.method in _WITHOUT_PAYLOAD:
+        raise BadOption(f"--payload: a {arguments.method} request has none")
+    _headers(arguments.header)
+
+
+def callback_body(frame: DataFrame, arguments: argparse.Namespace) -> Column:
+    """The body; null where the URL is null. Raises BadOption."""
+    url, kind = command_line.typed_column(frame, "--callback-url", arguments.callback_url)
+    if kind.typeName() != "string":
+        raise BadOption(f"--callback-url must be a string, not {kind.simpleString()}")
+    headers = [F.lit(text) for pair in _headers(arguments.header).items() for text in pair]
+    fields = [
+        url.alias("url"),
+        F.lit(arguments.method or "POST").alias("method"),
+        F.create_map(*headers).cast("map<string,string>").alias("headers"),
+    ]
+    if arguments.payload is not None:
+        fields.append(command_line.column(frame, "--payload", arguments.payload).alias("payload"))
+    return F.when(url.isNotNull(), F.struct(*fields)).alias("body")
+
+
+def _headers(given: list[str]) -> dict[str, str]:
+    """Values by name. Raises BadOption, whose message omits the value: it may be a secret."""
+    found: dict[str, str] = {}
+    for pair in given:
+        name, colon, value = pair.partition(":")
+        if not (colon and _NAME.fullmatch(name)):
+            raise BadOption(f"--header must be like 'Name: value'; {name!r} is not a name followed by a colon")
+        if _RESERVED.fullmatch(name):
+            raise BadOption(f"--header {name}: a job may not set this header")
+        if not _VALUE.fullmatch(value):
+            raise BadOption(f"--header {name}: the value must be printable ASCII")
+        if name.lower() in map(str.lower, found):
+            raise BadOption(f"--header {name} is given twice")
+        found[name] = value.strip()
+    return found
+
 
 RETENTION_S = 86_400
 """A day: a run repeated within it recognises jobs that have ended, and creates none of them again."""
@@ -27,7 +102,7 @@ def add_flags(parser: argparse.ArgumentParser, *, due: bool = True) -> None:
     either.add_argument("--delay", metavar="EXPR", help="seconds from the moment the service accepts the job")
     group.add_argument("--body", metavar="EXPR", help="a value of any type, sent as JSON [null]")
     group.add_argument("--body-format", choices=["string", "json"], help="what a body of type string holds [string]")
-    callback.add_flags(parser)
+    add_callback_flags(parser)
     _add_values(parser)
 
 
@@ -36,7 +111,7 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ttr", type=float, metavar="SECONDS")
     group.add_argument("--priority", type=int, metavar="0..9")
     group.add_argument("--tries", type=int)
-    group.add_argument("--backoff", metavar="SECONDS,…", help=f"[for callbacks: {callback.LADDER}]")
+    group.add_argument("--backoff", metavar="SECONDS,…", help=f"[for callbacks: {LADDER}]")
     group.add_argument("--ttl", type=float, metavar="SECONDS")
     group.add_argument(
         "--retention",
@@ -57,7 +132,7 @@ def check(arguments: argparse.Namespace) -> None:
         raise BadOption("--body and --callback-url exclude each other")
     if arguments.body_format and arguments.body is None:
         raise BadOption("--body-format requires --body")
-    callback.check(arguments)
+    check_callback(arguments)
     if arguments.backoff is not None:
         _delays(arguments.backoff)
 
@@ -69,12 +144,12 @@ def options(arguments: argparse.Namespace) -> dict[str, str]:
 
 def id_of(frame: DataFrame, arguments: argparse.Namespace) -> Column:
     """The id, cast to a string, since a number is a fine id too. Raises BadOption."""
-    return expressions.column(frame, "--id", arguments.id).cast("string").alias("id")
+    return command_line.column(frame, "--id", arguments.id).cast("string").alias("id")
 
 
 def due_at(frame: DataFrame, arguments: argparse.Namespace) -> Column:
     """The due time of --due-at. Raises BadOption for anything but a timestamp."""
-    made, kind = expressions.typed(frame, "--due-at", arguments.due_at)
+    made, kind = command_line.typed_column(frame, "--due-at", arguments.due_at)
     if kind.typeName() != "timestamp":
         # A date or a time without a zone needs a zone to become an instant, and that choice is the user's.
         text = f"CAST({arguments.due_at} AS TIMESTAMP)"
@@ -87,20 +162,20 @@ def timing(frame: DataFrame, arguments: argparse.Namespace) -> list[Column]:
     if arguments.due_at is not None:
         return [due_at(frame, arguments)]
     if arguments.delay is not None:
-        return [expressions.column(frame, "--delay", arguments.delay).alias("delay")]
+        return [command_line.column(frame, "--delay", arguments.delay).alias("delay")]
     return []
 
 
 def body(frame: DataFrame, arguments: argparse.Namespace) -> Column | None:
     """The body; for a callback, null where its URL is null. None if no flag asks for a body. Raises BadOption."""
     if arguments.body is not None:
-        return expressions.column(frame, "--body", arguments.body).alias("body")
-    return callback.column(frame, arguments) if arguments.callback_url is not None else None
+        return command_line.column(frame, "--body", arguments.body).alias("body")
+    return callback_body(frame, arguments) if arguments.callback_url is not None else None
 
 
 def values(arguments: argparse.Namespace) -> list[Column]:
     """The columns whose value is the same for all jobs."""
-    ladder = callback.LADDER if arguments.callback_url is not None else None
+    ladder = LADDER if arguments.callback_url is not None else None
     made = [
         F.lit(given).alias(name)
         for name in ("ttr", "priority", "tries", "ttl", "retention")
@@ -132,5 +207,38 @@ def _delays(text: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 <= each <= 315_360_000 for each in found):
-        raise BadOption(f"--backoff must be seconds separated by commas, like {callback.LADDER}; not {text!r}")
+        raise BadOption(f"--backoff must be seconds separated by commas, like {LADDER}; not {text!r}")
     return found
+
+
+def add_write_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """--batch-size and --in-flight. Returns their group, so that more can be added."""
+    group = parser.add_argument_group("writing")
+    group.add_argument("--batch-size", metavar="N", help="jobs per request [1000]")
+    group.add_argument("--in-flight", metavar="N", help="concurrent requests per task [4]")
+    return group
+
+
+def write_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The writer's options that these flags set."""
+    given = {"batchSize": arguments.batch_size, "inFlight": arguments.in_flight}
+    return {name: text for name, text in given.items() if text is not None}
+
+
+def check_rate(rate: int | None) -> None:
+    """Raises BadOption for an invalid --rate."""
+    if rate is not None and rate < 1:
+        raise BadOption(f"--rate must be at least 1, not {rate}")
+
+
+def write(frame: DataFrame, options: Mapping[str, str], rate: int | None = None) -> dict[str, int]:
+    """Write; return the `COUNTS` and `rows_per_second`, or nothing if the driver is remote (Spark Connect).
+
+    `rate` limits the rows per second of the whole write. A single task sends then: only one can keep the rate exactly.
+    """
+    if rate is not None:
+        frame, options = frame.repartition(1), {**options, "rowsPerSecondPerTask": str(rate)}
+    with tempfile.TemporaryDirectory(prefix="jobqueue-") as folder:
+        frame.write.format("jobqueue").options(**options).option("reportPath", folder).mode("append").save()
+        totals = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
+    return {name: totals[0][name] for name in (*COUNTS, "rows_per_second")} if totals else {}

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_jobqueue.connector.write_totals import COUNTS
+from pyspark_jobqueue.connector.write_task import COUNTS
 from pyspark_jobqueue.errors import JobQueueError
-from pyspark_jobqueue.pipelines.parts import events, flags, folding, jobs, lookup, writes
+from pyspark_jobqueue.pipelines.parts import command_line, comparison, events, jobs
 
 
 def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[str]:
@@ -55,7 +55,7 @@ def _set_aside(bad: DataFrame, name: str, arguments: argparse.Namespace, number:
 
 def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
     fields = [name for name in ("due_at", "delay", "body") if name in changes.columns]
-    folded = folding.folded(changes.select("id", "action", *events.PLACE, *fields), fields)
+    folded = events.folded(changes.select("id", "action", *events.PLACE, *fields), fields)
     folded = folded.persist()
     try:
         counts = folded.selectExpr("count(before) AS changes", "count_if(added) AS adds").first()
@@ -83,7 +83,7 @@ def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace
     - An add that meets a deleted job came after the delete, and has to take effect: it replaces the tombstone.
     - If an add meets a delayed job, the updates that followed the add are sent as updates.
     """
-    looked = lookup.look_up(rows.selectExpr("*", "true AS asked"), flags.connection(arguments)).persist()
+    looked = comparison.look_up(rows.selectExpr("*", "true AS asked"), command_line.connection(arguments)).persist()
     try:
         state = F.coalesce("found_state", F.lit("none"))
         late = F.col("updated") & (state == "delayed")
@@ -105,11 +105,11 @@ def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: 
     """Write a part of the micro-batch. Each part has its own folder for refused rows, because the files in it are named
     after the micro-batch."""
     options = {
-        **flags.connection(arguments),
+        **command_line.connection(arguments),
         **jobs.options(arguments),
-        **writes.options(arguments),
+        **jobs.write_options(arguments),
         "onError": f"{arguments.bad_rows.rstrip('/')}/refused/{part}" if arguments.bad_rows else "fail",
         **more,
     }
-    counts = writes.write(rows.select("*", *jobs.values(arguments)), options)
+    counts = jobs.write(rows.select("*", *jobs.values(arguments)), options)
     return Counter({name: counts.get(name, 0) for name in COUNTS if name != "rows"})

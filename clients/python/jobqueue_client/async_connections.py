@@ -7,10 +7,9 @@ import io
 
 import aiohttp
 
-from jobqueue_client.access.tls import speaks_tls
+from jobqueue_client.access import speaks_tls
 from jobqueue_client.errors import Unreachable
-from jobqueue_client.http import Reply, Request, command_url
-from jobqueue_client.http.words import SPEAKS_TLS, words
+from jobqueue_client.http import SPEAKS_TLS, Reply, Request, command_url, words
 from jobqueue_client.options import Options
 
 _NO_CONNECTION = (

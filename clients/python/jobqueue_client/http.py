@@ -1,9 +1,40 @@
-"""The words for a failed connection, without the libraries' decoration."""
+"""HTTP as the calls (`calls.py`) see it: a Request goes out, a Reply comes back, or words say why the connection
+failed.
+
+`connections.py` carries them for threads and `async_connections.py` for asyncio. Neither knows a command or repeats a
+request.
+"""
 
 from __future__ import annotations
 
 import os
 import ssl
+from typing import NamedTuple
+
+UNAUTHORIZED = 401
+"""The status of a refused token, be it the service or a proxy that refuses it."""
+
+
+class Request(NamedTuple):
+    """A request: the service's URL, the body, and for how many seconds the service may wait before it answers."""
+
+    url: str
+    data: bytes
+    wait_s: float
+
+
+class Reply(NamedTuple):
+    """An HTTP reply; `retry_after` is the header as received."""
+
+    status: int
+    retry_after: str | None
+    data: bytes
+
+
+def command_url(url: str) -> str:
+    """Where the service at this URL takes commands."""
+    return url.rstrip("/") + "/command"
+
 
 # By OpenSSL: the certificate, or one that it was issued by, is signed by itself or by an unknown authority.
 _UNTRUSTED = (2, 18, 19, 20, 21)

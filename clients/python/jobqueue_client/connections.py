@@ -9,10 +9,9 @@ import time
 from collections import deque
 from urllib.parse import urlsplit
 
-from jobqueue_client.access.tls import speaks_tls
+from jobqueue_client.access import speaks_tls
 from jobqueue_client.errors import Unreachable
-from jobqueue_client.http import Reply, Request, command_url
-from jobqueue_client.http.words import SPEAKS_TLS, words
+from jobqueue_client.http import SPEAKS_TLS, Reply, Request, command_url, words
 from jobqueue_client.options import Options
 
 _IDLE_S = 10.0
