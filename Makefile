@@ -189,8 +189,9 @@ gaps: setup  ## how long a worker of each client is deaf when one of two instanc
 
 ##@ Write again what is generated
 
-docs: setup  ## regenerate docs/protocol.md from the docstrings and types
+docs: setup  ## regenerate docs/protocol.md and the clients' types of answers from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
+	$(BIN)/python -m jobqueue.reference.client_types
 
 dashboards: setup-test  ## regenerate the dashboards of deploy/grafana from dashboards.py
 	$(BIN)/python deploy/grafana/dashboards.py

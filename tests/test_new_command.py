@@ -79,7 +79,7 @@ PLACES = (
     ),
     Place(
         lambda name: bool(re.search(rf"^  {name}: \w+", _text("node/types/answers.d.ts"), re.M)),
-        "Node has no type of its answer: Answers in clients/node/types/answers.d.ts",
+        "Node has no type of its answer: name one in jobqueue/reference/client_types.py, and run `make docs`",
     ),
 )
 

@@ -138,8 +138,8 @@ class DescribedSchedule(Struct, forbid_unknown_fields=True):
     last: Annotated[
         float | None, Meta(description="when the last occurrence that was made is, in unix seconds; null: none was")
     ]
-    catch_up: Annotated[str, Meta(description="as it was given, or its default")]
-    overlap: Annotated[str, Meta(description="as it was given, or its default")]
+    catch_up: Annotated[Literal["none", "last", "all"], Meta(description="as it was given, or its default")]
+    overlap: Annotated[Literal["allow", "skip"], Meta(description="as it was given, or its default")]
     paused: Annotated[bool, Meta(description="whether it has no occurrences")]
     value: Annotated[Any, Meta(description="the body of its occurrences")] | UnsetType = UNSET
     every: Annotated[float, Meta(description="its interval in seconds")] | UnsetType = UNSET

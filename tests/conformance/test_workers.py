@@ -79,7 +79,7 @@ async def test_the_hook_tells_what_its_documentation_says(shift: Shift) -> None:
 
 async def test_a_handler_of_three_ttrs_keeps_its_lease_and_its_job_is_delivered_once(shift: Shift) -> None:
     async with shift.worker() as worker:
-        job = await shift.add("long", {"do": "sleep", "seconds": 1.5}, ttr=0.5)
+        job = await shift.add("long", {"do": "sleep", "seconds": 6}, ttr=2)
         await worker.event("job.finished", job)
         assert (await shift.get(job))["deliveries"] == 1
         assert worker.told("handler", "started") == [job]

@@ -1,68 +1,77 @@
-"""The answers to commands, exactly as received. docs/protocol.md describes the fields; times are unix seconds."""
+"""The answers to commands, as received. docs/protocol.md describes them; times are unix seconds.
+
+Made by `make docs` from the structs of the service; its names are chosen in jobqueue/reference/client_types.py.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any, Literal, NotRequired, TypedDict
 
 from jobqueue_client.fields import LiveState
 
 State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 Counts = dict[LiveState, int]
-Loads = Callable[[bytes], Any]
-"""Reads JSON. Raises ValueError or RecursionError for what is none."""
 Answer = dict[str, Any]
 """Any answer, as in the results of a batch."""
 
 
+class AddedJob(TypedDict):
+    """One of the jobs made by an add to a virtual topic."""
+
+    topic: str
+    id: str
+    state: State
+    due: float
+    result: Literal["dead", "cancelled", "created", "existing", "moved", "replaced"]
+
+
 class Added(TypedDict):
+    """The answer to add."""
+
     success: bool
     id: str
     state: State
     due: float
-    """Left out where the client's own retry found the job dead: `existing`."""
-    result: Literal["created", "existing", "replaced", "moved"]
-    durability: NotRequired[str]
+    result: Literal["created", "existing", "moved", "replaced"]
+    durability: NotRequired[Literal["fsynced", "local", "replicated"]]
     topic: NotRequired[str]
-    """For a virtual topic only, with `jobs`, which replaces `state`, `due` and `result`."""
-    jobs: NotRequired[list[Answer]]
+    jobs: NotRequired[list[AddedJob]]
 
 
 class Scheduled(TypedDict):
+    """The answer to schedule."""
+
     success: bool
     name: str
     result: Literal["created", "existing", "replaced"]
     next: float | None
-    """When its next occurrence is; None: it is paused, or has no more of them."""
-    durability: NotRequired[str]
+    durability: NotRequired[Literal["fsynced", "local", "replicated"]]
 
 
 class Unscheduled(TypedDict):
+    """The answer to unschedule."""
+
     success: bool
     name: str
     live: int
-    """How many of its occurrences are still delayed, ready, reserved or dead."""
 
 
 class ScheduleRow(TypedDict):
-    """A schedule. Options of its occurrences that it does not give are left out."""
+    """A schedule in a listing. Options of its occurrences that it does not give are left out."""
 
     name: str
     topic: str
+    next: list[float]
+    last: float | None
+    catch_up: Literal["all", "last", "none"]
+    overlap: Literal["allow", "skip"]
+    paused: bool
+    value: NotRequired[Any]
     every: NotRequired[float]
     start: NotRequired[float]
     cron: NotRequired[str]
     zone: NotRequired[str]
     jitter: NotRequired[float]
-    catch_up: Literal["none", "last", "all"]
-    overlap: Literal["allow", "skip"]
-    paused: bool
-    next: list[float]
-    """Its next five times."""
-    last: float | None
-    """When the last occurrence that was made is."""
-    value: NotRequired[Any]
     ttr: NotRequired[float]
     priority: NotRequired[int]
     tries: NotRequired[int]
@@ -74,61 +83,67 @@ class ScheduleRow(TypedDict):
 
 
 class ScheduleList(TypedDict):
+    """The answer to schedules."""
+
     success: bool
     schedules: list[ScheduleRow]
     cursor: str | None
 
 
 class Settled(TypedDict):
-    """The answer to finish, delete and bury."""
+    """The answer to finish, delete or bury."""
 
     success: bool
     id: str
-    state: State
-    was: NotRequired[State]
-    """Of a delete: the state before it."""
-    durability: NotRequired[str]
+    state: Literal["dead", "finished", "deleted"]
+    durability: NotRequired[Literal["fsynced", "local", "replicated"]]
+    was: NotRequired[Literal["delayed", "ready", "reserved", "dead", "deleted"]]
 
 
 class Touched(TypedDict):
+    """The answer to touch."""
+
     success: bool
     id: str
-    state: State
+    state: Literal["reserved"]
     until: float
 
 
 class Timed(TypedDict):
-    """The answer to release, run and update."""
+    """The answer to release and run or update."""
 
     success: bool
     id: str
     state: State
     due: float
-    durability: NotRequired[str]
+    durability: NotRequired[Literal["fsynced", "local", "replicated"]]
 
 
 class Kicked(TypedDict):
+    """The answer to kick of a job."""
+
     success: bool
     id: str
-    state: State
-    count: NotRequired[int]
+    state: Literal["ready"]
+    count: int
 
 
 class TopicKicked(TypedDict):
+    """The answer to kick of a topic."""
+
     success: bool
     topic: str
     count: int
 
 
 class Details(TypedDict):
-    """The answer to get, and a job in the answer to peek."""
+    """All of a job, in the fields of add; points in time are in unix seconds."""
 
-    success: NotRequired[bool]
     id: str
     state: State
     topic: str
-    size: int
-    value: Any
+    size: NotRequired[int]
+    value: NotRequired[Any]
     created: float
     due: float
     priority: int
@@ -141,31 +156,30 @@ class Details(TypedDict):
     backoff: list[float]
     headers: dict[str, str] | None
     tags: list[str] | None
-    lease: int | None
-    worker: str | None
-    reason: str | None
-    cause: NotRequired[str]
+    lease: NotRequired[int]
+    worker: NotRequired[str | None]
+    reason: NotRequired[str | None]
+    ended: NotRequired[float]
+    cause: NotRequired[Literal["buried", "tries", "ttl"]]
     until: NotRequired[float]
     ready_since: NotRequired[float]
     reserved_until: NotRequired[float]
     dead_since: NotRequired[float]
-    ended: NotRequired[float]
-    """When the last lease ended, if it was not used in time; `reason` is then "lease ended"."""
+    success: NotRequired[bool]
     paused: NotRequired[bool]
     paused_until: NotRequired[float | None]
 
 
 class Standing(TypedDict):
-    """Where a job stands. What its state does not ask for is left out."""
+    """Where a job stands; points in time are in unix seconds."""
 
-    state: Literal["delayed", "ready", "reserved", "dead", "finished", "deleted", "aside", "unreadable", "gone"]
+    state: Literal["delayed", "ready", "reserved", "dead", "finished", "deleted", "aside", "gone", "unreadable"]
     topic: str | None
     life: float | None
     lives: list[float]
     now: float | None
     until: float | None
     job: Details | None
-    """Without `value`."""
     shard: NotRequired[int]
     bucket: NotRequired[int]
     timer: NotRequired[str | None]
@@ -178,15 +192,12 @@ class Standing(TypedDict):
     above: NotRequired[int | None]
     waiting: NotRequired[int | None]
     last_delivery: NotRequired[float | None]
-    limited: NotRequired[Literal["rate", "concurrency"]]
-    """The limit of its topic that keeps it back."""
+    limited: NotRequired[Literal["concurrency", "rate"]]
     deleted_at: NotRequired[float]
     newer: NotRequired[int | None]
     max_dead: NotRequired[int | None]
     reasons: list[str]
-    """Of a ready job: what is known of why it waits, beside the sentence, for people."""
     notes: list[str]
-    """What is missing from the answer, as sentences for people."""
 
 
 class TimelineLine(TypedDict):
@@ -207,6 +218,8 @@ class TimelineLine(TypedDict):
 
 
 class TimelineSums(TypedDict):
+    """The sums of a timeline, in seconds."""
+
     late: float | None
     timers_late: float
     waited: float
@@ -216,50 +229,54 @@ class TimelineSums(TypedDict):
 
 
 class Explained(TypedDict):
+    """The answer to explain."""
+
     success: bool
     id: str
     sentence: str
     facts: Standing
     timeline: list[TimelineLine] | None
-    """None: the service has no journal, or could not read it."""
     sums: TimelineSums | None
     since: float | None
 
 
 class Peeked(TypedDict):
+    """The answer to peek."""
+
     success: bool
     topic: str
-    known: NotRequired[Literal[False]]
     jobs: list[Details]
     cursor: str | None
+    known: NotRequired[Literal[False]]
 
 
 class Found(TypedDict):
+    """The answer to find."""
+
     success: bool
     topic: str
-    known: NotRequired[Literal[False]]
     jobs: list[Details]
     looked: int
-    """How many entries the search has looked at, of jobs of all topics, since its first page."""
     cursor: str | None
+    known: NotRequired[Literal[False]]
 
 
 class SearchBegun(TypedDict):
-    """Of a find without a topic."""
+    """The answer to find without a topic."""
 
     success: bool
     operation: str
-    """Lists what it has found, with get."""
 
 
 class TopicRow(TypedDict):
+    """A topic in a listing."""
+
     topic: str
     counts: Counts
+    oldest_ready_s: float | None
+    workers: int
     paused: bool
     paused_until: NotRequired[float | None]
-    oldest_ready_s: NotRequired[float | None]
-    workers: NotRequired[int]
-    """How many workers poll it."""
     max_pending: NotRequired[int]
     max_dead: NotRequired[int]
     rate: NotRequired[float]
@@ -267,32 +284,39 @@ class TopicRow(TypedDict):
 
 
 class Topics(TypedDict):
+    """The answer to topics."""
+
     success: bool
     topics: list[TopicRow]
     cursor: str | None
 
 
 class WorkerRow(TypedDict):
+    """A worker and the topics that it polls through an instance."""
+
     worker: str
     topics: list[str]
     instance: str
     client: str
     since: float
-    state: Literal["parked", "busy", "blocked", "idle"]
+    state: Literal["blocked", "busy", "idle", "parked"]
     jobs: int
     last_pop: float
     blocked: NotRequired[str]
 
 
 class Workers(TypedDict):
+    """The answer to workers."""
+
     success: bool
     workers: list[WorkerRow]
     others: dict[str, int]
 
 
 class InstanceRow(TypedDict):
+    """A process of the service. What it has not told is null."""
+
     instance: str | None
-    """As in `Workers`. What an instance has not told is None."""
     host: str | None
     pid: int | None
     worker: int | None
@@ -300,11 +324,12 @@ class InstanceRow(TypedDict):
     started: float | None
     signed: float
     timers: dict[str, list[int]] | None
-    """By shard, the buckets whose timers it holds."""
     parked: int
 
 
 class Instances(TypedDict):
+    """The answer to instances."""
+
     success: bool
     instances: list[InstanceRow]
     shards: int
@@ -312,68 +337,78 @@ class Instances(TypedDict):
 
 
 class Finding(TypedDict):
-    level: Literal["ok", "warn", "bad"]
+    """A finding about the service."""
+
+    level: Literal["bad", "ok", "warn"]
     subject: str
     words: str
 
 
 class Health(TypedDict):
+    """The answer to health."""
+
     success: bool
     at: float
     findings: list[Finding]
 
 
 class Stats(TypedDict):
+    """The answer to stats."""
+
     success: bool
     topic: str | None
-    known: NotRequired[Literal[False]]
     counts: Counts
     totals: dict[str, int]
     oldest_ready: float | None
     due: dict[str, int]
     shards: int
     newest_dead: NotRequired[dict[str, Any]]
-    """Of a topic with dead letters: `id`, `cause`, `reason` and `dead_since` of the last one."""
+    known: NotRequired[Literal[False]]
     paused: NotRequired[bool]
     paused_until: NotRequired[float | None]
 
 
 class ForecastBin(TypedDict):
+    """A span of time in a forecast."""
+
     begin: float
     width: int
-    """60 or 3,600 s."""
     jobs: int
     scheduled: int
-    """What schedules are going to add; not among `jobs` yet."""
 
 
 class LargestTopic(TypedDict):
+    """A topic in a forecast."""
+
     topic: str
     jobs: int
 
 
 class Forecast(TypedDict):
+    """The answer to forecast."""
+
     success: bool
     topic: str | None
     bins: list[ForecastBin]
     total: int
     later: int
     scheduled_until: float | None
-    """Until when `scheduled` is counted; None: to the end."""
     topics: int
     left_out: int
     largest: list[LargestTopic]
-    """The topics with most of these jobs, up to five."""
 
 
 class Setting(TypedDict):
+    """A setting in force."""
+
     name: str
     value: Any
-    """Of a secret `set` or `not set`."""
-    source: Literal["default", "file", "environment", "flag"]
+    source: Literal["default", "environment", "file", "flag"]
 
 
 class Policy(TypedDict):
+    """What holds for the jobs of a topic that has settings of its own."""
+
     topic: str
     ttr_s: float
     tries: int
@@ -387,10 +422,11 @@ class Policy(TypedDict):
     rate: float | None
     concurrency: int | None
     own: list[str]
-    """Which of these the topic sets itself."""
 
 
 class SettingsShown(TypedDict):
+    """The answer to settings."""
+
     success: bool
     settings: list[Setting]
     policies: list[Policy]
@@ -398,147 +434,175 @@ class SettingsShown(TypedDict):
 
 
 class Lateness(TypedDict):
+    """How late some jobs were."""
+
     counts: list[int]
-    """How many jobs, by bucket: see `bounds` of the answer."""
     p50: float
-    """Seconds."""
     p99: float
 
 
 class FiguresBin(TypedDict):
+    """A span of time in figures."""
+
     begin: float
     adds: int
     deliveries: int
     finishes: int
     deaths: dict[str, int]
-    """By cause."""
     due_to_ready: Lateness | None
     due_to_delivered: Lateness | None
     refusals: NotRequired[dict[str, int]]
-    """By what kind of code; only without a topic."""
 
 
 class Figures(TypedDict):
+    """The answer to figures."""
+
     success: bool
     topic: str | None
     since: float
     until: float
     step: int
     bounds: list[float]
-    """The upper ends of the buckets of lateness in seconds; the last bucket has none."""
     bins: list[FiguresBin]
     total: FiguresBin
     parked: int
-    """Pops that wait now."""
 
 
 class Paused(TypedDict):
+    """The answer to pause."""
+
     success: bool
     topic: str
-    known: NotRequired[Literal[False]]
     until: float | None
+    known: NotRequired[Literal[False]]
 
 
 class Resumed(TypedDict):
+    """The answer to resume."""
+
     success: bool
     topic: str
-    known: NotRequired[Literal[False]]
     was_paused: bool
+    known: NotRequired[Literal[False]]
 
 
 class Left(TypedDict):
+    """The answer to leave."""
+
     success: bool
     worker: str
 
 
 class Purged(TypedDict):
+    """The answer to purge."""
+
     success: bool
     topic: str
-    known: NotRequired[Literal[False]]
     count: int
     cursor: str | None
+    known: NotRequired[Literal[False]]
 
 
 class LoggedAction(TypedDict):
-    """What somebody did. `outcome`: OK, the code of its error, or `not known`."""
+    """An action in the log of actions."""
 
     at: float
     actor: str
     action: str
     outcome: str
     done: int
-    request: str
+    request: NotRequired[str]
     token: NotRequired[str]
     topic: NotRequired[str]
     id: NotRequired[str | int]
+    name: NotRequired[str]
     state: NotRequired[str]
     count: NotRequired[int]
     seconds: NotRequired[float]
+    operation: NotRequired[str]
+    kind: NotRequired[str]
+    jobs: NotRequired[int]
+    filter: NotRequired[dict[str, Any]]
     within: NotRequired[str]
+    changed: NotRequired[list[str]]
     address: NotRequired[str]
 
 
 class Actions(TypedDict):
+    """The answer to actions."""
+
     success: bool
     actions: list[LoggedAction]
     cursor: str | None
 
 
 class TokenRecord(TypedDict):
-    """What is kept of a token. Times are unix seconds."""
+    """A token in a listing."""
 
     id: str
     name: str
-    state: Literal["live", "expired", "revoked"]
-    source: Literal["redis", "file"]
+    state: Literal["expired", "live", "revoked"]
+    source: Literal["file", "redis"]
     rights: list[str]
     topics: list[str]
     created: float
     created_by: str
     expires: float | None
-    used: float | None
+    used: int | None
     rate: int | None
     burst: int | None
     bytes: int | None
     waits: int | None
     own_ids: bool
     certificate: str | None
-    revoked: NotRequired[float]
     old_until: NotRequired[float]
-    """Once its secret was exchanged: until when the old one holds, too."""
+    revoked: NotRequired[float]
 
 
-class TokenTold(TokenRecord):
-    """The answer to the actions of `token`, by which of them it has what."""
+class TokenTold(TypedDict):
+    """The answer to token with create or rotate or token with show or revoke."""
 
+    id: str
+    name: str
+    state: Literal["expired", "live", "revoked"]
+    source: Literal["file", "redis"]
+    rights: list[str]
+    topics: list[str]
+    created: float
+    created_by: str
+    expires: float | None
+    used: int | None
+    rate: int | None
+    burst: int | None
+    bytes: int | None
+    waits: int | None
+    own_ids: bool
+    certificate: str | None
+    old_until: NotRequired[float]
     success: bool
     token: NotRequired[str]
-    """Of create and rotate: the token, which is shown this once."""
+    revoked: NotRequired[float]
     tokens: NotRequired[list[TokenRecord]]
-    """Of list, which has no other field."""
     allowed: NotRequired[bool]
-    """Of test, which has `id` and `why` besides."""
     why: NotRequired[str | None]
 
 
 class OperationRow(TypedDict):
-    """An operation in a listing; points in time are unix seconds."""
+    """An operation in a listing."""
 
     operation: str
-    kind: Literal["kick", "delete", "run", "reschedule", "find"]
-    state: Literal["planning", "planned", "waiting", "running", "paused", "done", "cancelled", "failed"]
+    kind: Literal["delete", "find", "kick", "reschedule", "run"]
+    state: Literal["cancelled", "done", "failed", "paused", "planned", "planning", "running", "waiting"]
     filter: dict[str, Any]
     count: int
     exact: bool
     looked: int | None
-    """None for a token that does not reach all topics."""
     done: int
     skipped: int
     rate: int | None
     speed: float
     slowed: bool
     left: float | None
-    """Seconds until it is done; None: not known."""
     begun: float
     by: str
     started: float | None
@@ -550,20 +614,39 @@ class OperationRow(TypedDict):
     error: NotRequired[str]
 
 
-class OperationTold(OperationRow):
-    """The answer to `operation`, by what is done of which it has what."""
+class OperationTold(TypedDict):
+    """The answer to operation with plan or operation with start, pause, resume, cancel or get."""
 
+    operation: str
+    kind: Literal["delete", "find", "kick", "reschedule", "run"]
+    state: Literal["cancelled", "done", "failed", "paused", "planned", "planning", "running", "waiting"]
+    filter: dict[str, Any]
+    count: int
+    exact: bool
+    looked: int | None
+    done: int
+    skipped: int
+    rate: int | None
+    speed: float
+    slowed: bool
+    left: float | None
+    begun: float
+    by: str
+    started: float | None
+    started_by: str
+    ended: float | None
+    shift: NotRequired[float]
+    at: NotRequired[float]
+    spread: NotRequired[float]
+    error: NotRequired[str]
     success: bool
     plan: NotRequired[str]
-    """Of a plan: its id, to start it by."""
-    samples: NotRequired[list[str]]
-    """Ids of up to 20 jobs that matched; of a find, of up to 1,000."""
+    samples: list[str]
     operations: NotRequired[list[OperationRow]]
-    """Of list, which has no other field."""
 
 
 class Identity(TypedDict):
-    """With `open`, the service asks for no tokens, and the rest is left out."""
+    """The answer to whoami."""
 
     success: bool
     open: bool
@@ -578,15 +661,3 @@ class Identity(TypedDict):
     bytes: NotRequired[int | None]
     waits: NotRequired[int | None]
     own_ids: NotRequired[bool]
-
-
-def loads(data: bytes) -> Any:
-    """What answers are read with unless a client has another one."""
-    return json.loads(data, parse_int=_integer)
-
-
-def _integer(text: str) -> float:
-    try:
-        return int(text)
-    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
-        return float(text)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.access import Access, AccessFields
-from jobqueue_client.answers import Answer, Loads, loads
+from jobqueue_client.answers import Answer
 from jobqueue_client.async_connections import AsyncConnections
 from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
@@ -17,7 +17,7 @@ from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.fields import Seconds
 from jobqueue_client.http import UNAUTHORIZED, Reply, Request
 from jobqueue_client.job import Job
-from jobqueue_client.options import Addresses, Options, Route, urls_of
+from jobqueue_client.options import Addresses, Loads, Options, Route, loads, urls_of
 
 T = TypeVar("T")
 

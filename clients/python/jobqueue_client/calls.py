@@ -11,12 +11,12 @@ import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from jobqueue_client.answers import Answer, Loads, loads
+from jobqueue_client.answers import Answer
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Refused, Unreachable, refusal
 from jobqueue_client.fields import plain
 from jobqueue_client.http import Reply, Request
-from jobqueue_client.options import Route
+from jobqueue_client.options import Loads, Route, loads
 from jobqueue_client.retry import Retries, found_dead, is_safe, may_repeat
 
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

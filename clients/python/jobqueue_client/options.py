@@ -7,19 +7,36 @@ one that comes back first is tried. Changes are single assignments, so that thre
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from jobqueue_client.access import Access
-from jobqueue_client.answers import Loads, loads
 
 _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+Loads = Callable[[bytes], Any]
+"""Reads JSON. Raises ValueError or RecursionError for what is none."""
+
+
+def loads(data: bytes) -> Any:
+    """What answers are read with unless a client has another one."""
+    return json.loads(data, parse_int=_integer)
+
+
+def _integer(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
+        return float(text)
 
 
 def urls_of(url: str | None, urls: Sequence[str] | None) -> list[str]:

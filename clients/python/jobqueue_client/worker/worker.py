@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import TypeVar, Unpack
 
 from jobqueue_client.access import AccessFields
-from jobqueue_client.answers import Loads, loads
 from jobqueue_client.async_client import AsyncClient
-from jobqueue_client.options import check_seconds
+from jobqueue_client.options import Loads, check_seconds, loads
 from jobqueue_client.worker.handlers import Handlers, Work
 from jobqueue_client.worker.lease import Leases
 from jobqueue_client.worker.middleware import Handler, Middleware, check, is_async
