@@ -3,7 +3,6 @@ nothing. docs/protocols/ says what each setting means to its clients."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from msgspec import Meta, Struct
 from jobqueue.access.secret_values import read_secret, refuse_both
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
-from jobqueue.schema.mistakes import hint
+from jobqueue.schema.mistakes import Misfit, hint, misfit
 
 _Text = Annotated[str, Meta(max_length=255)]
 _Prefix = Annotated[str, Meta(pattern=rf"^(?:{fields.NAME_PATTERN})?\Z")]
@@ -176,14 +175,13 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
     try:
         return msgspec.convert(_with_token(name, table, source), kind)
     except msgspec.ValidationError as error:
-        fault, _, place = str(error).removesuffix("`").partition(" - at `")
-        place = place.rpartition("$")[2]
-        unknown = re.fullmatch("Object contains unknown field `(.*)", fault.removesuffix("`"))
-        if unknown:
-            fault = f"unknown setting {unknown[1]}{hint(unknown[1], kind.__struct_fields__)}"
+        wrong = misfit(error)
+        fault = wrong.fault
+        if wrong.unknown:
+            fault = f"unknown setting {wrong.unknown}{hint(wrong.unknown, kind.__struct_fields__)}"
         elif "matching regex" in fault:
-            fault = _expected(str(error))
-        raise SettingsError(f"protocols.{name}{place} in {source}: {fault}") from None
+            fault = _expected(wrong)
+        raise SettingsError(f"protocols.{name}{wrong.path} in {source}: {fault}") from None
 
 
 def _with_token(name: str, table: Any, source: str) -> Any:
@@ -195,13 +193,13 @@ def _with_token(name: str, table: Any, source: str) -> Any:
     return table | {"token": read_secret(file, f"protocols.{name}.token_file")}
 
 
-def _expected(error: str) -> str:
+def _expected(wrong: Misfit) -> str:
     """What a text must be that does not match."""
-    if "`$.path`" in error:
+    if wrong.path == ".path":
         return "must be empty, / or a path such as /queue, without a slash at its end"
-    if "`$.act_as`" in error:
+    if wrong.path == ".act_as":
         return "must be the name of a token: 1 to 40 characters of A-Z a-z 0-9 . _ -"
-    if "`key`" in error:
+    if wrong.is_key:
         return "the name of a namespace must be 1 to 64 characters of A-Z a-z 0-9 . _ -"
     return f"a prefix must be empty or {fields.NAME}"
 

@@ -24,7 +24,7 @@ from jobqueue.access.secret_values import read_secret, refuse_both, without_secr
 from jobqueue.dialect_settings import Dialects
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
-from jobqueue.schema.mistakes import hint
+from jobqueue.schema.mistakes import hint, misfit
 
 MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
@@ -496,11 +496,11 @@ def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
         try:
             msgspec.convert({key: value}, kind)
         except msgspec.ValidationError as error:
-            fault, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
-            unknown = re.search("unknown field `(.*)`", fault)
-            if unknown:
-                fault = f"unknown setting {unknown[1]}{hint(unknown[1], TopicSettings.__struct_fields__)}"
+            wrong = misfit(error)
+            fault = wrong.fault
+            if wrong.unknown:
+                fault = f"unknown setting {wrong.unknown}{hint(wrong.unknown, TopicSettings.__struct_fields__)}"
             elif "matching regex" in fault:  # topic names are the only text in these tables
                 fault = f"the name of a topic must be {fields.NAME}"
-            return f"{name}.{key}{place}", fault
+            return f"{name}.{key}{wrong.path.removeprefix('[...]')}", fault
     return name, "must be a table"

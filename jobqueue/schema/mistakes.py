@@ -1,4 +1,4 @@
-"""What is probably wrong with a name or a value that is refused: the end of the sentence that refuses it."""
+"""What is wrong with a value that does not fit its type, and what was probably meant, as the end of a sentence."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
 
 from jobqueue.schema import fields
 
@@ -17,6 +20,43 @@ _FIRST_UNIX_S = 1_000_000_000  # in 2001
 _FIRST_UNIX_MS = 100_000_000_000  # above the largest `at`
 _LAST_UNIX_MS = 100_000_000_000_000
 _TIME = "an RFC 3339 time"  # among the words of a field that is a time
+
+
+_MISFIT = re.compile(r"(.*?)(?: - at `(key` in `)?\$(.*)`)?", re.DOTALL)
+_OF_FIELD = re.compile(
+    r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL
+)  # its name may be anything
+
+
+class Misfit(NamedTuple):
+    """Why a value does not fit its type, taken from msgspec's message.
+
+    `unknown`, `missing`: the field that an object has and must not, or lacks. `path`: where in the value that is, such
+    as `.topics[0]`; empty: at its top. `is_key`: True if a key there is at fault. `fault`: msgspec's words.
+    """
+
+    fault: str
+    path: str
+    is_key: bool
+    unknown: str | None
+    missing: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """The fields of the path, from the outermost."""
+        return re.findall(r"\.(\w+)", self.path)
+
+
+def misfit(error: msgspec.ValidationError) -> Misfit:
+    """Take the message of msgspec apart."""
+    match = _MISFIT.fullmatch(str(error))
+    assert match
+    fault, is_key, path = match[1], bool(match[2]), match[3] or ""
+    field = _OF_FIELD.fullmatch(fault)
+    if field is None:
+        return Misfit(fault, path, is_key, None, None)
+    is_unknown = field[1] == "contains unknown"
+    return Misfit(fault, path, is_key, field[2] if is_unknown else None, None if is_unknown else field[2])
 
 
 def hint(name: str, known: Iterable[str]) -> str:

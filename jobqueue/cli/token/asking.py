@@ -37,6 +37,7 @@ from jobqueue.errors import BadRequest, SettingsError
 from jobqueue.redis_server.data_directory import running_at
 from jobqueue.redis_server.opening import redis_at
 from jobqueue.schema import checks, params
+from jobqueue.schema.mistakes import misfit
 from jobqueue.settings import Settings
 
 Fields = dict[str, Any]
@@ -89,7 +90,7 @@ def _command(wish: Fields) -> params.Token:
     try:
         command = msgspec.convert(wish | {"command": "token"}, params.Token)
     except msgspec.ValidationError as error:
-        field = str(error).rpartition("`$.")[2].partition("`")[0].partition("[")[0]
+        field = misfit(error).names[0]
         raise BadRequest(f"{field} {params.must_be(field, 'token')}", field=field) from None
     checks.check(command, 0)
     return command

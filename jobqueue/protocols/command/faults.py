@@ -19,18 +19,16 @@ from jobqueue.access.tokens import PREFIX
 from jobqueue.errors import BadField, BadJson, BadRequest, UnknownCommand, UnknownField
 from jobqueue.schema.checks import IS_NAME, NAMED
 from jobqueue.schema.fields import LONGEST_NAME
-from jobqueue.schema.mistakes import instead_of_command, instead_of_field
+from jobqueue.schema.mistakes import Misfit, instead_of_command, instead_of_field, misfit
 from jobqueue.schema.params import BY_NAME, bad_value, is_field
 
 _MOST_QUOTED = 64  # characters of an unknown name that an error text repeats
 _MOST_TO_EXPLAIN = 65_536  # bytes; a longer request is not read twice to find the field at fault
-_PATH = re.compile(r"`\$\.(\w+)(?:\.(\w+))?")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _LONE_SURROGATE = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+(\\u[dD][89a-fA-F][0-9a-fA-F]{2})",
     re.DOTALL,
 )
-_QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
 
 
 def explained(error: Exception, data: bytes) -> BadRequest:
@@ -63,7 +61,7 @@ def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadReque
     if not isinstance(error, msgspec.ValidationError):
         endless = _endless_field(data)
         return bad_value(endless) if endless else BadJson(f"the request is not JSON: {_malformed(data, str(error))}")
-    return _misfit(str(error), read)
+    return _misfit(misfit(error), read)
 
 
 def _malformed(data: bytes, text: str) -> str:
@@ -76,14 +74,14 @@ def _malformed(data: bytes, text: str) -> str:
     return "it ends too early" if text == "Input data was truncated" else text
 
 
-def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
-    """Why a JSON value is not a command; `text` is msgspec's message."""
-    if text.startswith("Expected `object`"):
+def _misfit(wrong: Misfit, read: dict[str, Any]) -> BadRequest:
+    """Why a JSON value is not a command."""
+    if wrong.fault.startswith("Expected `object`") and not wrong.path:
         return BadJson("a command must be a JSON object")
-    path = _PATH.search(text)
     name = read.get("command")
-    if path and path[1] != "command":
-        return _bad_field(name, path[1], path[2], read.get(path[1]))
+    if wrong.names and wrong.names[0] != "command":
+        field, *parts = wrong.names
+        return _bad_field(name, field, parts[0] if parts else None, read.get(field))
     if name is None:
         return BadField(f"command is missing{_instead_of_no_command(read)}", field="command")
     if not isinstance(name, str):
@@ -91,7 +89,7 @@ def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
     if name not in BY_NAME:
         near = instead_of_command(name, BY_NAME) or f"; the commands are {', '.join(BY_NAME)}"
         return UnknownCommand(f"unknown command: {name[:_MOST_QUOTED]!r}{near}", field="command")
-    return misnamed(text, name, BY_NAME[name].__struct_fields__)
+    return misnamed(wrong, name, BY_NAME[name].__struct_fields__)
 
 
 def _bad_field(command: object, field: str, part: str | None, value: object) -> BadField:
@@ -101,16 +99,15 @@ def _bad_field(command: object, field: str, part: str | None, value: object) -> 
     return bad_value(f"{field}.{part}", command, value.get(part) if isinstance(value, dict) else None)
 
 
-def misnamed(text: str, command: str, known: Iterable[str]) -> BadRequest:
+def misnamed(wrong: Misfit, command: str, known: Iterable[str]) -> BadRequest:
     """Which field of a command is unknown or missing; `known` are those that it has."""
-    quoted = _QUOTED.search(text)
-    if not quoted:
-        return BadField("command is given twice", field="command")
-    field = quoted[1]
-    if "unknown field" in text:
-        near = instead_of_field(field, command, known)
-        return UnknownField(f"unknown field of {command}: {field[:_MOST_QUOTED]!r}{near}", field=field[:_MOST_QUOTED])
-    return BadField(f"{field} is missing", field=field)
+    if wrong.unknown is not None:
+        near = instead_of_field(wrong.unknown, command, known)
+        field = wrong.unknown[:_MOST_QUOTED]
+        return UnknownField(f"unknown field of {command}: {field!r}{near}", field=field)
+    if wrong.missing:
+        return BadField(f"{wrong.missing} is missing", field=wrong.missing)
+    return BadField("command is given twice", field="command")
 
 
 def _endless_field(data: bytes) -> str | None:

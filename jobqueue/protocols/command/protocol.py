@@ -19,6 +19,7 @@ from jobqueue.protocols import Protocol, Reply
 from jobqueue.protocols.command.faults import explained, misnamed
 from jobqueue.schema.checks import check, check_all
 from jobqueue.schema.fields import Advance, expected
+from jobqueue.schema.mistakes import misfit
 from jobqueue.schema.params import OF_TESTS, Clock, Command, Pop, Reset
 
 MOST = 1000  # commands in a request
@@ -154,4 +155,4 @@ def _read(data: bytes, read: Command | BadRequest) -> Command | Clock | Reset | 
     except msgspec.ValidationError as error:
         if "`$.advance`" in str(error):
             return BadField(f"advance must be {expected(Advance)}", field="advance")
-        return misnamed(str(error), name, OF_TESTS[name].__struct_fields__)
+        return misnamed(misfit(error), name, OF_TESTS[name].__struct_fields__)

@@ -14,15 +14,12 @@ from msgspec import Meta, Struct
 from jobqueue.access.secret_values import filled
 from jobqueue.errors import SettingsError, missing_library
 from jobqueue.schema import fields
-from jobqueue.schema.mistakes import hint
+from jobqueue.schema.mistakes import Misfit, hint, misfit
 from jobqueue.settings import read
 from jobqueue.sinks import KINDS, OUR_HEADERS, Common, Template
 
 MOST_SINKS = 50
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_AT = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -86,18 +83,16 @@ def _checked(given: Any, kind: Any, path: str, prefix: str) -> Any:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {_explained(str(error), kind, prefix)}") from None
+        raise SettingsError(f"{path}: {_explained(misfit(error), kind, prefix)}") from None
 
 
-def _explained(text: str, kind: type[Struct], prefix: str) -> str:
-    if unknown := _UNKNOWN.match(text):
-        return f"{prefix}{unknown[1][:64]} is unknown{hint(unknown[1], kind.__struct_fields__)}"
-    if missing := _MISSING.match(text):
-        return f"{prefix}{missing[1]} is missing"
-    match = _AT.match(text)
-    assert match
-    place = f"{prefix}{match[2] or ''}".rstrip(".")
-    return f"{place}: {match[1][0].lower()}{match[1][1:]}"
+def _explained(wrong: Misfit, kind: type[Struct], prefix: str) -> str:
+    if wrong.unknown:
+        return f"{prefix}{wrong.unknown[:64]} is unknown{hint(wrong.unknown, kind.__struct_fields__)}"
+    if wrong.missing:
+        return f"{prefix}{wrong.missing} is missing"
+    place = f"{prefix}{wrong.path.removeprefix('.')}".rstrip(".")
+    return f"{place}: {wrong.fault[0].lower()}{wrong.fault[1:]}"
 
 
 def _check(place: str, settings: Common) -> None:

@@ -22,7 +22,7 @@ from jobqueue_client import Bury, Retry
 from msgspec import UNSET, Struct
 from yarl import URL
 
-from jobqueue.schema.mistakes import hint
+from jobqueue.schema.mistakes import Misfit, hint, misfit
 
 _EXPECTED = {
     "url": "must be a string",
@@ -30,8 +30,6 @@ _EXPECTED = {
     "headers": "must be an object of strings",
 }
 _LONGEST_NAME = 64  # of an unknown field or a header that is quoted in an error
-_PATH = re.compile(r" at `\$\.(\w+)[^`]*`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)  # its name may be anything
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f:.]+")  # no zone of an IPv6 address, nothing escaped
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -69,7 +67,7 @@ def read(body: Any) -> Callback:
     try:
         given = msgspec.convert(body, _Body)
     except msgspec.ValidationError as error:
-        raise BadCallback(_explained(str(error))) from None
+        raise BadCallback(_explained(misfit(error))) from None
     method = given.method or "POST"
     if given.payload is not UNSET and method in ("GET", "HEAD"):
         raise BadCallback(f"payload: a {method} must not have one")
@@ -120,14 +118,13 @@ def _checked(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def _explained(text: str) -> str:
-    """Why a body is not a callback, in our words; `text` is the message of msgspec."""
-    if unknown := _UNKNOWN.fullmatch(text):
-        name = unknown[1]
-        return f"unknown field {name[:_LONGEST_NAME]!r}{hint(name.lower(), _Body.__struct_fields__)}"
-    if path := _PATH.search(text):
-        return f"{path[1]} {_EXPECTED[path[1]]}"
-    return "url is missing" if "missing required field" in text else "the body must be an object with a url"
+def _explained(wrong: Misfit) -> str:
+    """Why a body is not a callback, in our words."""
+    if wrong.unknown is not None:
+        return f"unknown field {wrong.unknown[:_LONGEST_NAME]!r}{hint(wrong.unknown.lower(), _Body.__struct_fields__)}"
+    if wrong.names:
+        return f"{wrong.names[0]} {_EXPECTED[wrong.names[0]]}"
+    return "url is missing" if wrong.missing else "the body must be an object with a url"
 
 
 REDIRECTS = (301, 302, 303, 307, 308)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from jobqueue.errors import BadJson, BadRequest, TooMany, UnknownCommand
 from jobqueue.protocols.command import protocol
 from jobqueue.schema import params
-from jobqueue.schema.mistakes import _AGAIN_AND_AGAIN, _COMMANDS, _ONE_AFTER_ANOTHER, _OURS, _WHICH_ESCAPES
+from jobqueue.schema.mistakes import (
+    _AGAIN_AND_AGAIN,
+    _COMMANDS,
+    _ONE_AFTER_ANOTHER,
+    _OURS,
+    _WHICH_ESCAPES,
+    Misfit,
+    misfit,
+)
 
 
 def refusal(data: bytes) -> BadRequest:
@@ -263,3 +272,35 @@ def test_what_looks_like_a_lone_surrogate_is_not_blamed_for_another_mistake() ->
 def test_a_byte_order_mark_is_named() -> None:
     refused = refusal(b'\xef\xbb\xbf{"command":"stats"}')
     assert isinstance(refused, BadJson) and "byte order mark (BOM)" in refused.message
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    number: Annotated[int, msgspec.Meta(ge=1)]
+    by_name: dict[Annotated[str, msgspec.Meta(max_length=2)], int] = {}
+
+
+class Whole(msgspec.Struct, forbid_unknown_fields=True):
+    parts: list[Part]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, Misfit("Expected `object`, got `int`", "", False, None, None)),
+        ({}, Misfit("Object missing required field `parts`", "", False, None, "parts")),
+        ({"a`\nb": 1, "parts": []}, Misfit("Object contains unknown field `a`\nb`", "", False, "a`\nb", None)),
+        ({"parts": [{"number": 0}]}, Misfit("Expected `int` >= 1", ".parts[0].number", False, None, None)),
+        (
+            {"parts": [{"number": 1, "odd": 1}]},
+            Misfit("Object contains unknown field `odd`", ".parts[0]", False, "odd", None),
+        ),
+        (
+            {"parts": [{"number": 1, "by_name": {"abc": 1}}]},
+            Misfit("Expected `str` of length <= 2", ".parts[0].by_name", True, None, None),
+        ),
+    ],
+)
+def test_a_message_of_msgspec_is_taken_apart(value: object, expected: Misfit) -> None:
+    with pytest.raises(msgspec.ValidationError) as raised:
+        msgspec.convert(value, Whole)
+    assert misfit(raised.value) == expected
