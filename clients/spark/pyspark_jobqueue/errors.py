@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -28,3 +29,10 @@ class Refused(JobQueueError):
 
 class Unreachable(JobQueueError):
     """After all retries there was still no answer, or only "not now"."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """How the sentence about an unknown name goes on: with the nearest of those that are known, or with its end."""
+    spelt = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), spelt, 1)
+    return f"; did you mean {spelt[near[0]]}?" if near else "."

@@ -5,7 +5,6 @@ The types of a read are written as Spark's `simpleString` spells them.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.errors import BadOption, meant
 
 JOBS: Mapping[str, str] = {
     "id": "string",
@@ -269,9 +268,9 @@ def _by_name(schema: StructType) -> dict[str, int]:
 def _unknown(name: str, named: Mapping[str, str]) -> str:
     if name.lower() in named:
         return f"column {name!r} and the one that option {option_of(name.lower())} names are both present: drop one"
-    near = difflib.get_close_matches(name.lower(), FIELDS, 1)
-    meant = f"; did you mean {near[0]}?" if near else "."
-    return f"unknown column {name!r}{meant} A job has: {', '.join(FIELDS)}. Select only what should be sent"
+    return (
+        f"unknown column {name!r}{meant(name, FIELDS)} A job has: {', '.join(FIELDS)}. Select only what should be sent"
+    )
 
 
 def _check_type(field: str, name: str, kind: DataType) -> None:

@@ -6,7 +6,6 @@ No error message and no `repr` shows the token.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.errors import BadOption, meant
 
 VARIABLE = "JOBQUEUE_TOKEN"
 
@@ -105,9 +104,7 @@ class Given:
     def done(self) -> None:
         """Raises for an unknown option, and suggests the nearest."""
         for name in self._left:
-            near = difflib.get_close_matches(name, [known.lower() for known in self._known], 1)
-            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), ".")
-            raise BadOption(f"unknown option {name!r}{meant} Available: {', '.join(self._known)}")
+            raise BadOption(f"unknown option {name!r}{meant(name, self._known)} Available: {', '.join(self._known)}")
 
 
 @dataclass(frozen=True)

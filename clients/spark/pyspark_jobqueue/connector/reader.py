@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ from pyspark_jobqueue.connector.columns import Column, arrow_schema
 from pyspark_jobqueue.connector.history import HistoryOptions, HistoryReader
 from pyspark_jobqueue.connector.read_options import ReadOptions, columns, is_history
 from pyspark_jobqueue.connector.service import Answer, Service
-from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.errors import BadOption, meant
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -173,10 +172,9 @@ def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
     for field in schema.fields:
         column = known.get(field.name.lower())
         if column is None:
-            near = difflib.get_close_matches(field.name.lower(), known, 1)
-            meant = f"; did you mean {known[near[0]].name}?" if near else "."
-            available = ", ".join(each.name for each in columns)
-            raise BadOption(f"unknown column {field.name!r} in a read{meant} Available: {available}")
+            names = [each.name for each in columns]
+            near = meant(field.name, names)
+            raise BadOption(f"unknown column {field.name!r} in a read{near} Available: {', '.join(names)}")
         if field.dataType.simpleString() != column.kind:
             raise BadOption(
                 f"column {field.name} has type {column.kind} in a read, not {field.dataType.simpleString()}"
