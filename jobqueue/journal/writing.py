@@ -1,16 +1,16 @@
-"""What the stores have in common: which rows a batch writes, and the statements that two of them share."""
+"""What the stores have in common: which rows a batch writes, and statements that write them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Table
 
 from jobqueue.journal import tables
 from jobqueue.journal.rows import less
-from jobqueue.journal.store import Batch, Row
+from jobqueue.journal.store import Batch, Position, Row
 
 
 def columns(table: Table) -> list[str]:
@@ -81,6 +81,56 @@ def minute_changes(new: str, greatest: str) -> dict[str, str]:
 
 def assignments(changes: dict[str, str]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in changes.items())
+
+
+class Statements:
+    """The statements of a database whose places are numbered and that has `ON CONFLICT`: SQLite, PostgreSQL.
+
+    `mark` begins a place, such as `$` in `$1`; `greatest` is the function of the database. What each takes is in its
+    places: a row, or what `of_job` picks for the statements of jobs.
+    """
+
+    def __init__(self, mark: str, greatest: str) -> None:
+        def places(first: int, last: int) -> str:
+            return ", ".join(f"{mark}{number}" for number in range(first, last + 1))
+
+        def newer(table: str) -> str:
+            return f"WHERE (excluded.ms, excluded.seq, excluded.n) > ({table}.ms, {table}.seq, {table}.n)"
+
+        self._mark = mark
+        new, insert = "excluded.{}", self.insert
+        key = f"source = {mark}1 AND shard = {mark}2"
+        self.position = f"SELECT {', '.join(Position._fields)} FROM jq_position WHERE {key}"
+        self.found = f"{insert('jq_position', columns(tables.position))} ON CONFLICT DO NOTHING"
+        moved = ", ".join(f"{name} = {mark}{number}" for number, name in enumerate(Position._fields, 3))
+        before = " AND ".join(f"{name} = {mark}{number}" for number, name in enumerate(Position._fields[:5], 10))
+        self.moved = f"UPDATE jq_position SET {moved} WHERE {key} AND {before}"
+        self.known = (
+            "SELECT ms, seq, n, branch, checksum FROM jq_event "
+            f"WHERE ms BETWEEN {mark}1 AND {mark}2 AND source = {mark}3 AND shard = {mark}4"
+        )
+        self.changed_jobs = f"ON CONFLICT (source, id) DO UPDATE SET {assignments(job_changes(new))} {newer('jq_job')}"
+        self.bodiless = (
+            f"UPDATE jq_job SET body = NULL, body_kept = 2 WHERE source = {mark}1 AND id = {mark}2 "
+            f"AND life = {mark}3 AND (ms, seq, n) < ({places(4, 6)})"
+        )
+        self.aside = (
+            f"UPDATE jq_job SET state = 0, ms = {mark}3, seq = {mark}4, n = {mark}5, at = {mark}6, ended = {mark}6 "
+            f"WHERE source = {mark}1 AND id = {mark}2 AND (ms, seq, n) < ({places(3, 5)})"
+        )
+        self.schedules = (
+            f"{insert('jq_schedule', SCHEDULE)} ON CONFLICT (source, name) "
+            f"DO UPDATE SET {assignments(schedule_changes(new))} {newer('jq_schedule')}"
+        )
+        self.minutes = (
+            f"{insert('jq_minute', MINUTE)} ON CONFLICT ({', '.join(MINUTE_KEY)}) "
+            f"DO UPDATE SET {assignments(minute_changes(new, greatest))}"
+        )
+
+    def insert(self, table: str, names: Sequence[str], instead: Mapping[str, str] | None = None) -> str:
+        """A row, whose values are its places, or what is given instead for a column."""
+        values = [(instead or {}).get(name, f"{self._mark}{number}") for number, name in enumerate(names, 1)]
+        return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(values)})"
 
 
 class Known(NamedTuple):

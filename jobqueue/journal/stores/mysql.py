@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,26 +13,23 @@ from urllib.parse import unquote, urlsplit
 import asyncmy
 from asyncmy import errors
 from asyncmy.converters import escape_float, escape_int, escape_None, escape_sequence, escape_str
+from sqlalchemy import Table
 
 from jobqueue.journal import schedules, tables
-from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
-from jobqueue.journal.stores import Patience
+from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Row
+from jobqueue.journal.stores import ServerStore
 from jobqueue.journal.url import Address, Refused
 from jobqueue.journal.writing import (
-    EVENT,
     JOB,
     MINUTE,
     SCHEDULE,
-    Known,
+    Jobs,
     assignments,
     columns,
     job_changes,
     minute_changes,
     of_job,
     schedule_changes,
-    span,
-    split,
-    without_known,
 )
 
 DRIVER = "asyncmy"
@@ -159,60 +155,34 @@ def make(address: Address) -> MySQLStore:
     return MySQLStore(address)
 
 
-class MySQLStore:
-    """A store on one connection, which is opened when it is first needed, and again after an error."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._held: Any = None
-        self._patience: defaultdict[int, Patience] = defaultdict(Patience)  # by shard: others go on meanwhile
-
-    async def position(self, source: str, shard: int) -> Position | None:
-        async with self._connection(shard) as connection:
-            found = await _select(connection, _POSITION, (source, shard))
-            await connection.commit()
-            return Position(*found[0]) if found else None
-
-    async def write(self, batch: Batch) -> None:
-        async with self._connection(batch.shard) as connection:
-            await connection.begin()
-            await self._move_position(connection, batch)
-            events, minutes = batch.events, batch.minutes
-            if batch.may_repeat and events:
-                found = await _select(connection, _KNOWN, (*span(batch), batch.source, batch.shard))
-                events, minutes = without_known(batch, map(Known._make, found))
-            await _insert(connection, "jq_event", EVENT, events)
-            await self._write_jobs(connection, batch.jobs)
-            if batch.schedules:
-                await self._write_schedules(connection, batch.schedules)
-            for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
-                await _insert(connection, table.name, columns(table), rows)
-            # Last, as other shards add to the same rows.
-            await _insert(connection, "jq_minute", MINUTE, minutes, _CHANGE_MINUTES)
-            await connection.commit()
+class MySQLStore(ServerStore):
+    select_position, select_known = _POSITION, _KNOWN
 
     async def close(self) -> None:
         if self._held is not None:
             self._held.close()
             self._held = None
 
-    @staticmethod
-    async def _move_position(connection: Any, batch: Batch) -> None:
+    async def select(self, connection: Any, statement: str, values: Row) -> Sequence[Row]:
+        return await _select(connection, statement, values)
+
+    async def insert(self, connection: Any, table: Table, rows: Sequence[Row]) -> None:
+        await _insert(connection, table.name, columns(table), rows)
+
+    async def move_position(self, connection: Any, batch: Batch) -> None:
         key, before = (batch.source, batch.shard), batch.before
         found = await _select(connection, f"{_POSITION} FOR UPDATE", key)
         if [row[:5] for row in found] != ([] if before is None else [before[:5]]):
             raise Overtaken
         if before is None:
             try:
-                await _insert(connection, "jq_position", columns(tables.position), [(*key, *batch.after)])
+                await self.insert(connection, tables.position, [(*key, *batch.after)])
             except errors.IntegrityError:
                 raise Overtaken from None
         else:
             await _run(connection, _MOVED, (*batch.after, *key))
 
-    @staticmethod
-    async def _write_jobs(connection: Any, rows: Sequence[Row]) -> None:
-        jobs = split(rows)
+    async def write_jobs(self, connection: Any, jobs: Jobs) -> None:
         for row in jobs.bodiless:
             await _run(connection, _BODILESS, of_job(row, "source", "id", "life", "ms", "seq", "n"))
         told = [_without_body(row) if row[_BODY] is None and row[_KEPT] == 1 else row for row in jobs.told]
@@ -221,24 +191,27 @@ class MySQLStore:
             changed = of_job(row, "at", "at", "n", "seq", "ms", "source", "id", "ms", "seq", "n")
             await _run(connection, _ASIDE, changed)
 
-    @staticmethod
-    async def _write_schedules(connection: Any, rows: Sequence[Row]) -> None:
+    async def write_schedules(self, connection: Any, rows: Sequence[Row]) -> None:
         told, moved, gone = schedules.split(rows)
         await _insert(connection, "jq_schedule", SCHEDULE, told, _CHANGE_SCHEDULES)
         for change, changed in ((schedules.MOVED, moved), (schedules.GONE, gone)):
             for values in change.values(changed):
                 await _run(connection, change.sql(lambda _: "%s"), values)
 
+    async def add_minutes(self, connection: Any, rows: Sequence[Row]) -> None:
+        await _insert(connection, "jq_minute", MINUTE, rows, _CHANGE_MINUTES)
+
     @asynccontextmanager
-    async def _connection(self, shard: int) -> AsyncIterator[Any]:
-        """The connection. After an error it is closed, which undoes what was not committed."""
+    async def transaction(self, shard: int) -> AsyncIterator[Any]:
         patience = self._patience[shard]
         waiting: asyncio.Timeout | None = None
         try:
             if self._held is None or not self._held.connected:
                 self._held = await connect(self._address)
             async with asyncio.timeout(patience.seconds) as waiting:
+                await self._held.begin()
                 yield self._held
+                await self._held.commit()
             patience.regained()
         except BaseException as error:
             await self.close()

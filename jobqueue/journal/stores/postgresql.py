@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
+from sqlalchemy import Table
 
-from jobqueue.journal import schedules, tables
-from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
-from jobqueue.journal.stores import Patience
+from jobqueue.journal import schedules
+from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Row
+from jobqueue.journal.stores import Patience, ServerStore
 from jobqueue.journal.url import Address, Refused
-from jobqueue.journal.writing import (
-    EVENT,
-    JOB,
-    MINUTE,
-    MINUTE_KEY,
-    SCHEDULE,
-    Known,
-    assignments,
-    columns,
-    job_changes,
-    minute_changes,
-    of_job,
-    schedule_changes,
-    span,
-    split,
-    without_known,
-)
+from jobqueue.journal.writing import JOB, Jobs, Statements, columns, of_job
 
 DRIVER = "asyncpg"
 OLDEST = 14
 _CONNECT_S = 10.0
-_NEW = "EXCLUDED.{}"
 _UNUSABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -55,45 +38,14 @@ _CONTENT = (
 )
 
 
-def _insert(table: str, names: Sequence[str]) -> str:
-    places = ", ".join(f"${number}" for number, _ in enumerate(names, 1))
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"
-
-
+_WRITE = Statements("$", "greatest")
 _NEW_JOBS = "CREATE TEMPORARY TABLE jq_new_job (LIKE jq_job) ON COMMIT DELETE ROWS"
 _TOLD = {name: name for name in JOB} | {
     "body_kept": "CASE WHEN body IS NULL AND body_kept = 1 THEN 2 ELSE body_kept END"
 }
 _JOBS = (
-    f"INSERT INTO jq_job ({', '.join(_TOLD)}) SELECT {', '.join(_TOLD.values())} FROM jq_new_job "
-    f"ON CONFLICT (source, id) DO UPDATE SET {assignments(job_changes(_NEW))} "
-    "WHERE (EXCLUDED.ms, EXCLUDED.seq, EXCLUDED.n) > (jq_job.ms, jq_job.seq, jq_job.n)"
+    f"INSERT INTO jq_job ({', '.join(_TOLD)}) SELECT {', '.join(_TOLD.values())} FROM jq_new_job {_WRITE.changed_jobs}"
 )
-_BODILESS = (
-    "UPDATE jq_job SET body = NULL, body_kept = 2 "
-    "WHERE source = $1 AND id = $2 AND life = $3 AND (ms, seq, n) < ($4, $5, $6)"
-)
-_ASIDE = (
-    "UPDATE jq_job SET state = 0, ms = $3, seq = $4, n = $5, at = $6, ended = $6 "
-    "WHERE source = $1 AND id = $2 AND (ms, seq, n) < ($3, $4, $5)"
-)
-_SCHEDULES = (
-    f"{_insert('jq_schedule', SCHEDULE)} ON CONFLICT (source, name) "
-    f"DO UPDATE SET {assignments(schedule_changes(_NEW))} "
-    "WHERE (EXCLUDED.ms, EXCLUDED.seq, EXCLUDED.n) > (jq_schedule.ms, jq_schedule.seq, jq_schedule.n)"
-)
-_MINUTES = (
-    f"{_insert('jq_minute', MINUTE)} ON CONFLICT ({', '.join(MINUTE_KEY)}) "
-    f"DO UPDATE SET {assignments(minute_changes(_NEW, 'greatest'))}"
-)
-_POSITION = "SELECT epoch, ms, seq, entries, stream, since, time FROM jq_position WHERE source = $1 AND shard = $2"
-_FOUND = f"{_insert('jq_position', columns(tables.position))} ON CONFLICT DO NOTHING RETURNING 1"
-_MOVED = (
-    "UPDATE jq_position SET epoch = $3, ms = $4, seq = $5, entries = $6, stream = $7, since = $8, time = $9 "
-    "WHERE source = $1 AND shard = $2 AND epoch = $10 AND ms = $11 AND seq = $12 AND entries = $13 AND stream = $14 "
-    "RETURNING 1"
-)
-_KNOWN = "SELECT ms, seq, n, branch, checksum FROM jq_event WHERE ms BETWEEN $1 AND $2 AND source = $3 AND shard = $4"
 
 
 async def connect(address: Address) -> Any:
@@ -133,67 +85,47 @@ def make(address: Address) -> PostgreSQLStore:
     return PostgreSQLStore(address)
 
 
-class PostgreSQLStore:
-    """A store on one connection, which is opened when it is first needed, and again after an error."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._held: Any = None
-        self._patience: defaultdict[int, Patience] = defaultdict(Patience)  # by shard: others go on meanwhile
-
-    async def position(self, source: str, shard: int) -> Position | None:
-        async with self._connection(shard) as connection:
-            found = await connection.fetchrow(_POSITION, source, shard)
-            return Position(*found) if found else None
-
-    async def write(self, batch: Batch) -> None:
-        async with self._connection(batch.shard) as connection, connection.transaction():
-            await self._move_position(connection, batch)
-            events, minutes = batch.events, batch.minutes
-            if batch.may_repeat and events:
-                found = await connection.fetch(_KNOWN, *span(batch), batch.source, batch.shard)
-                events, minutes = without_known(batch, map(Known._make, found))
-            await _copy(connection, "jq_event", EVENT, events)
-            await self._write_jobs(connection, batch.jobs)
-            if batch.schedules:
-                await self._write_schedules(connection, batch.schedules)
-            for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
-                await _each(connection, _insert(table.name, columns(table)), rows)
-            # Last, as other shards add to the same rows.
-            await _each(connection, _MINUTES, minutes)
+class PostgreSQLStore(ServerStore):
+    select_position, select_known = _WRITE.position, _WRITE.known
 
     async def close(self) -> None:
         if self._held is not None:
             held, self._held = self._held, None
             await _close(held)
 
-    @staticmethod
-    async def _move_position(connection: Any, batch: Batch) -> None:
+    async def select(self, connection: Any, statement: str, values: Row) -> Sequence[Row]:
+        found: Sequence[Row] = await connection.fetch(statement, *values)
+        return found
+
+    async def insert(self, connection: Any, table: Table, rows: Sequence[Row]) -> None:
+        await _copy(connection, table.name, columns(table), rows)
+
+    async def move_position(self, connection: Any, batch: Batch) -> None:
         key, before = (batch.source, batch.shard), batch.before
         if before is None:
-            moved = await connection.fetchval(_FOUND, *key, *batch.after)
+            moved = await connection.fetchval(f"{_WRITE.found} RETURNING 1", *key, *batch.after)
         else:
-            moved = await connection.fetchval(_MOVED, *key, *batch.after, *before[:5])
+            moved = await connection.fetchval(f"{_WRITE.moved} RETURNING 1", *key, *batch.after, *before[:5])
         if not moved:
             raise Overtaken
 
-    @staticmethod
-    async def _write_jobs(connection: Any, rows: Sequence[Row]) -> None:
-        jobs = split(rows)
-        await _each(
-            connection, _BODILESS, (of_job(row, "source", "id", "life", "ms", "seq", "n") for row in jobs.bodiless)
-        )
+    async def write_jobs(self, connection: Any, jobs: Jobs) -> None:
+        bodiless = [of_job(row, "source", "id", "life", "ms", "seq", "n") for row in jobs.bodiless]
+        await _each(connection, _WRITE.bodiless, bodiless)
         if jobs.told:
             await _copy(connection, "jq_new_job", JOB, jobs.told)
             await connection.execute(_JOBS)
-        await _each(connection, _ASIDE, (of_job(row, "source", "id", "ms", "seq", "n", "at") for row in jobs.aside))
+        aside = [of_job(row, "source", "id", "ms", "seq", "n", "at") for row in jobs.aside]
+        await _each(connection, _WRITE.aside, aside)
 
-    @staticmethod
-    async def _write_schedules(connection: Any, rows: Sequence[Row]) -> None:
+    async def write_schedules(self, connection: Any, rows: Sequence[Row]) -> None:
         told, moved, gone = schedules.split(rows)
-        await _each(connection, _SCHEDULES, told)
+        await _each(connection, _WRITE.schedules, told)
         for change, changed in ((schedules.MOVED, moved), (schedules.GONE, gone)):
             await _each(connection, change.sql(lambda number: f"${number}"), change.values(changed))
+
+    async def add_minutes(self, connection: Any, rows: Sequence[Row]) -> None:
+        await _each(connection, _WRITE.minutes, rows)
 
     def _give_up(self, patience: Patience) -> None:
         patience.lost()
@@ -206,8 +138,7 @@ class PostgreSQLStore:
             self._held = None
 
     @asynccontextmanager
-    async def _connection(self, shard: int) -> AsyncIterator[Any]:
-        """The connection. After an error it is closed, which undoes what was not committed."""
+    async def transaction(self, shard: int) -> AsyncIterator[Any]:
         patience = self._patience[shard]
         try:
             if self._held is None or self._held.is_closed():
@@ -216,7 +147,8 @@ class PostgreSQLStore:
             # Not a timeout of asyncio, whose end would wait for an answer to the cancellation.
             watch = asyncio.get_running_loop().call_later(patience.seconds, self._give_up, patience)
             try:
-                yield self._held
+                async with self._held.transaction():
+                    yield self._held
             finally:
                 watch.cancel()
             patience.regained()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -12,27 +12,10 @@ from typing import TypeVar
 from jobqueue.journal import schedules, tables
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
 from jobqueue.journal.url import Address, Refused
-from jobqueue.journal.writing import (
-    EVENT,
-    JOB,
-    MINUTE,
-    MINUTE_KEY,
-    SCHEDULE,
-    Known,
-    assignments,
-    columns,
-    job_changes,
-    minute_changes,
-    of_job,
-    schedule_changes,
-    span,
-    split,
-    without_known,
-)
+from jobqueue.journal.writing import EVENT, JOB, Known, Statements, columns, of_job, span, split, without_known
 
 OLDEST = (3, 35)
 LOCKED_S = 30.0  # for how long a transaction waits for another one's end
-_NEW = "excluded.{}"
 _CONTENT = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
 _Result = TypeVar("_Result")
 
@@ -58,43 +41,10 @@ def check_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Non
         raise Refused(f"SQLite {'.'.join(map(str, version))} is older than {'.'.join(map(str, OLDEST))}")
 
 
-def _values(names: Iterable[str], **instead: str) -> str:
-    return ", ".join(instead.get(name, f"?{number}") for number, name in enumerate(names, 1))
-
-
-def _insert(table: str, names: Sequence[str], values: str = "") -> str:
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values or _values(names)})"
-
-
-_IS_KNOWN = f"CASE WHEN ?{JOB.index('body') + 1} IS NULL AND ?{JOB.index('body_kept') + 1} = 1 THEN 2 "
-_JOB_VALUES = _values(JOB, body_kept=f"{_IS_KNOWN}ELSE ?{JOB.index('body_kept') + 1} END")
-_EVENTS = _insert("jq_event", EVENT)
-_JOBS = (
-    f"{_insert('jq_job', JOB, _JOB_VALUES)} ON CONFLICT (source, id) DO UPDATE SET {assignments(job_changes(_NEW))} "
-    "WHERE (excluded.ms, excluded.seq, excluded.n) > (jq_job.ms, jq_job.seq, jq_job.n)"
-)
-_MINUTES = (
-    f"{_insert('jq_minute', MINUTE)} ON CONFLICT ({', '.join(MINUTE_KEY)}) "
-    f"DO UPDATE SET {assignments(minute_changes(_NEW, 'max'))}"
-)
-_OLDER = "(ms, seq, n) < (?, ?, ?)"
-_PLACE = ("ms", "seq", "n")
-_BODILESS = f"UPDATE jq_job SET body = NULL, body_kept = 2 WHERE source = ? AND id = ? AND life = ? AND {_OLDER}"
-_ASIDE = (
-    f"UPDATE jq_job SET state = 0, ms = ?, seq = ?, n = ?, at = ?, ended = ? WHERE source = ? AND id = ? AND {_OLDER}"
-)
-_SCHEDULES = (
-    f"{_insert('jq_schedule', SCHEDULE)} ON CONFLICT (source, name) "
-    f"DO UPDATE SET {assignments(schedule_changes(_NEW))} "
-    "WHERE (excluded.ms, excluded.seq, excluded.n) > (jq_schedule.ms, jq_schedule.seq, jq_schedule.n)"
-)
-_POSITION = "SELECT epoch, ms, seq, entries, stream, since, time FROM jq_position WHERE source = ? AND shard = ?"
-_FOUND = f"{_insert('jq_position', columns(tables.position))} ON CONFLICT DO NOTHING"
-_MOVED = (
-    "UPDATE jq_position SET epoch = ?, ms = ?, seq = ?, entries = ?, stream = ?, since = ?, time = ? "
-    "WHERE source = ? AND shard = ? AND epoch = ? AND ms = ? AND seq = ? AND entries = ? AND stream = ?"
-)
-_KNOWN = "SELECT ms, seq, n, branch, checksum FROM jq_event WHERE ms BETWEEN ? AND ? AND source = ? AND shard = ?"
+_WRITE = Statements("?", "max")
+_KEPT = f"?{JOB.index('body_kept') + 1}"
+_IS_KNOWN = f"CASE WHEN ?{JOB.index('body') + 1} IS NULL AND {_KEPT} = 1 THEN 2 ELSE {_KEPT} END"
+_JOBS = f"{_WRITE.insert('jq_job', JOB, {'body_kept': _IS_KNOWN})} {_WRITE.changed_jobs}"
 
 
 class SQLiteStore:
@@ -132,7 +82,7 @@ class SQLiteStore:
 
     def _position(self, source: str, shard: int) -> Position | None:
         with self._errors_told():
-            found = self._connection().execute(_POSITION, (source, shard)).fetchone()
+            found = self._connection().execute(_WRITE.position, (source, shard)).fetchone()
             return Position(*found) if found else None
 
     def _write(self, batch: Batch) -> None:
@@ -140,39 +90,39 @@ class SQLiteStore:
             self._move_position(connection, batch)
             events, minutes = batch.events, batch.minutes
             if batch.may_repeat and events:
-                found = connection.execute(_KNOWN, (*span(batch), batch.source, batch.shard))
+                found = connection.execute(_WRITE.known, (*span(batch), batch.source, batch.shard))
                 events, minutes = without_known(batch, map(Known._make, found))
-            connection.executemany(_EVENTS, events)
+            connection.executemany(_WRITE.insert("jq_event", EVENT), events)
             self._write_jobs(connection, batch.jobs)
             if batch.schedules:
                 self._write_schedules(connection, batch.schedules)
-            connection.executemany(_MINUTES, minutes)
+            connection.executemany(_WRITE.minutes, minutes)
             for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
-                connection.executemany(_insert(table.name, columns(table)), rows)
+                connection.executemany(_WRITE.insert(table.name, columns(table)), rows)
 
     @staticmethod
     def _move_position(connection: sqlite3.Connection, batch: Batch) -> None:
         key, before = (batch.source, batch.shard), batch.before
         if before is None:
-            moved = connection.execute(_FOUND, (*key, *batch.after))
+            moved = connection.execute(_WRITE.found, (*key, *batch.after))
         else:
-            moved = connection.execute(_MOVED, (*batch.after, *key, *before[:5]))
+            moved = connection.execute(_WRITE.moved, (*key, *batch.after, *before[:5]))
         if not moved.rowcount:
             raise Overtaken
 
     @staticmethod
     def _write_jobs(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         jobs = split(rows)
-        connection.executemany(_BODILESS, (of_job(row, "source", "id", "life", *_PLACE) for row in jobs.bodiless))
+        bodiless = (of_job(row, "source", "id", "life", "ms", "seq", "n") for row in jobs.bodiless)
+        connection.executemany(_WRITE.bodiless, bodiless)
         connection.executemany(_JOBS, jobs.told)
-        connection.executemany(
-            _ASIDE, (of_job(row, *_PLACE, "at", "at", "source", "id", *_PLACE) for row in jobs.aside)
-        )
+        aside = (of_job(row, "source", "id", "ms", "seq", "n", "at") for row in jobs.aside)
+        connection.executemany(_WRITE.aside, aside)
 
     @staticmethod
     def _write_schedules(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         told, moved, gone = schedules.split(rows)
-        connection.executemany(_SCHEDULES, told)
+        connection.executemany(_WRITE.schedules, told)
         for change, changed in ((schedules.MOVED, moved), (schedules.GONE, gone)):
             connection.executemany(change.sql(lambda number: f"?{number}"), change.values(changed))
 
