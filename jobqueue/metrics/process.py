@@ -1,5 +1,5 @@
-"""The metrics of one process: the meter of its engine, its commands and how they ended, and whether its timers keep up,
-for heavy work in the background, which then has to give way.
+"""The metrics of one process: the meter of its engine, its commands and how they ended, what was done with each token,
+and whether its timers keep up, for heavy work in the background, which then has to give way.
 
 Everything is counted in series (series.py), which `pour` empties into a registry of prometheus_client. Figures that are
 in Redis are not counted here: a scrape reads them (scrape.py).
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from math import nan
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
@@ -20,12 +20,94 @@ from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, Proce
 from buckets import Meter
 from jobqueue.metrics.series import Count, Labels, Spread
 from jobqueue.metrics.shared import agreed_topics
-from jobqueue.metrics.tokens import TokenFigures
+
+OTHER = "other"
+_MOST = 100  # tokens with figures of their own
+_NEWEST: Literal["livemostrecent"] = "livemostrecent"  # all processes know the same tokens
+
+
+class Used(Protocol):
+    """What was done with a token, in this process."""
+
+    name: str
+    counts: dict[str, int]
+    """Commands by verdict; emptied when they are counted here."""
+    requests: int
+    """Those that were let in."""
+    told: int
+    """How many of them are counted here."""
+
+
+class Live(Protocol):
+    """A token."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def expires(self) -> float | None:
+        """In unix seconds; None: never."""
+
+
+class TokenFigures:
+    """The figures of tokens in one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.commands = Count(
+            registry,
+            "jobqueue_token_commands_total",
+            "Commands by the name of their token (the first 100 names; then `other`) and the verdict on them.",
+            ["token", "verdict"],
+        )
+        self.leases = Count(registry, "jobqueue_rate_leases_total", "Leases of permits for tokens with a rate.")
+        self._number = Gauge("jobqueue_tokens", "Live tokens.", registry=registry, multiprocess_mode=_NEWEST)
+        self._expires = Gauge(
+            "jobqueue_token_expires_timestamp_seconds",
+            "When a token expires, in unix seconds; +Inf: never, or it is gone.",
+            ["token"],
+            registry=registry,
+            multiprocess_mode=_NEWEST,
+        )
+        self._names: set[str] = set()
+        self.used: Callable[[], Iterable[Used]] = tuple
+        """The tokens that were used in this process."""
+        self.live: Callable[[], Iterable[Live]] = tuple
+        """All live tokens."""
+
+    def pour(self, judged: Callable[[str, int], None]) -> None:
+        """Update the registry. `judged`: counts requests and commands by the verdict on them."""
+        for grant in self.used():
+            judged("ok", grant.requests - grant.told)
+            grant.told = grant.requests
+            for verdict, number in grant.counts.items():
+                if number:
+                    self.commands.add(self._label(grant.name), verdict, n=number)
+                    if verdict != "ok":
+                        judged(verdict, number)
+                    grant.counts[verdict] = 0
+        self.commands.pour()
+        self.leases.pour()
+        self._show_live()
+
+    def _show_live(self) -> None:
+        live = {token.name: token.expires for token in self.live()}
+        self._number.set(len(live))
+        for name in live:
+            self._label(name)
+        for name in self._names:
+            expires = live.get(name)
+            self._expires.labels(name).set(inf if expires is None else expires)
+
+    def _label(self, name: str) -> str:
+        if name not in self._names and len(self._names) < _MOST:
+            self._names.add(name)
+        return name if name in self._names else OTHER
+
 
 Key = TypeVar("Key")
 
 UNREADABLE = "unreadable"
-OTHER = "other"
 VERDICTS = ("ok", "missing", "unknown", "expired", "forbidden", "too_fast", "browser")
 """On who may make a request."""
 LATENESS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60)
