@@ -7,7 +7,8 @@ fields that a delivery fills. The reason is memory: with a 9-character topic and
 bytes fits an allocation of Valkey that is 16 bytes smaller, and 47 bytes are the most that fit one of 160 bytes in
 Redis; one more costs 32 (measured: docs/numbers.md).
 
-The numbers stand here and nowhere else: `lua_numbers` writes those that a script uses into it.
+The numbers are here and, for the header, in layout.py, and nowhere else: `lua_numbers` writes those that a script uses
+into it.
 """
 
 from __future__ import annotations

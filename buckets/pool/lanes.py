@@ -33,8 +33,9 @@ from buckets.shards import MOST, MOST_BYTES, Shards
 log = logging.getLogger(__name__)
 
 Done = Callable[[Any], None]
-"""Takes the outcome, once: a list with a result or error for each job, for a pop a `Popped`; None: nothing was done, or
-it may be repeated, so take the complete way, with the same ids; a JobQueueError: it failed, and was perhaps done."""
+"""Called once, with the outcome: a list with a result or error for each job, or a `Popped` for a pop; None if nothing
+was done or it may be repeated, so take the complete way, with the same ids; a JobQueueError if it failed, and may
+have been done."""
 
 
 class Batch:
@@ -114,7 +115,7 @@ class SharedPop:
     def __init__(self, pops: Sequence[tuple[Ask, int, Done]]) -> None:
         """`pops`: what each asks for, how many jobs, and who takes its outcome. Several are for one job each."""
         self.ask = pops[0][0]
-        """What they ask for, all but the worker."""
+        """What they ask for, except the worker."""
         self._pops = pops
         self._want = sum([count for _, count, _ in pops])
         self._room = self.ask.room * len(pops)
@@ -122,7 +123,7 @@ class SharedPop:
         self._last = Popped()
 
     def arguments(self, bucket: int) -> dict[str, Value]:
-        """Those of the next script."""
+        """The arguments of the next script."""
         served = len(self._jobs)
         return {
             "bucket": bucket,
@@ -134,7 +135,7 @@ class SharedPop:
         }
 
     def take(self, popped: Popped, cut_short: bool) -> bool:
-        """The answer of a script, and whether it stopped early. Returns whether another one is to go on."""
+        """The answer of a script, and whether it stopped early. Returns whether another script must go on."""
         self._last, jobs = popped, popped.jobs
         self._jobs += jobs
         if not cut_short:
@@ -173,7 +174,7 @@ T = TypeVar("T")
 Packed = tuple[dict[str, Value], Sequence[Value]]
 """The arguments of a script: those with names, and the rest."""
 Sent = Callable[[], None]
-"""Called when jobs leave for Redis: what is asked from then on comes behind them."""
+"""Called when jobs leave for Redis: what is asked from then on comes after them."""
 
 
 class Late(Unanswered):
@@ -198,7 +199,7 @@ class Lane:
         self._in_flight = 0
         self._quiet: asyncio.Future[None] | None = None
         self.closed = False
-        """Whether nothing is taken any more."""
+        """Whether it no longer takes anything."""
 
     @property
     def is_open(self) -> bool:
@@ -209,8 +210,9 @@ class Lane:
         return self._redis.open_link(self._keys.meta)
 
     def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
-        """Keep jobs. `done` gets an Added or an error for each, later. False: they are not taken, and nothing is done:
-        the lanes are closed, an id comes twice, or it is too much for one script. `within`: as in `Pool.add`."""
+        """Add jobs. `done` is called later, with an Added or an error for each. Returns False if nothing was taken and
+        nothing is done: the lane is not open, an id occurs twice, or it is too much for one script. `within`: as in
+        `Pool.add`."""
         size = 0
         for job in jobs:
             size += len(job[3])
@@ -228,8 +230,8 @@ class Lane:
         return True
 
     def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
-        """End jobs, given as id and lease (None or empty: any). `done` gets the new state or an error for each, later.
-        False: see `add`."""
+        """End jobs, each given as an id and a lease (None or empty: any lease). `done` is called later, with the new
+        state or an error for each. Returns False as `add` does."""
         ids = {job_id for job_id, _ in ends}
         if not self._fits(ids, ends, 0):
             return False
@@ -240,8 +242,8 @@ class Lane:
         return True
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """Reserve up to `count` jobs. `done` gets a Popped, later; who takes it reports its jobs as delivered or, if
-        nobody wants them any more, gives them back. False: see `add`."""
+        """Reserve up to `count` jobs. `done` is called later, with a Popped; whoever takes it reports its jobs as
+        delivered or, if nobody wants them any longer, gives them back. Returns False if the pop was not taken."""
         if count > MOST or not self._takes():
             return False
         self._pops.append((ask, count, done))
@@ -256,7 +258,7 @@ class Lane:
         return 0 < len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self._takes()
 
     def _takes(self) -> bool:
-        """As `is_open`; once a turn is enough, as a lane whose link is lost meanwhile tells all that it has."""
+        """Like `is_open`, but checked once a turn: a lane whose link is lost meanwhile still answers all callers."""
         return not self.closed and (self._is_leaving or self._link() is not None)
 
     def _leave_soon(self) -> None:
@@ -405,7 +407,7 @@ class Lane:
             self._flush()
 
     async def close(self) -> None:
-        """Take nothing any more, and wait for what is in flight."""
+        """Stop taking jobs and pops, and wait for what is in flight."""
         self.closed = True
         self._leave()
         if self._pops:

@@ -1,4 +1,4 @@
-"""The job pool: one method a move; those of deliveries are in buckets/pool/popping.py.
+"""The job pool: one method per move; those of deliveries are in buckets/pool/popping.py.
 
 Moves of jobs take `within`, the topics that the caller may reach (buckets/topics/within.py); empty: any. A job of
 another topic is NotFound, as if it did not exist.
@@ -54,9 +54,9 @@ class Deaths:
     """The deaths that this process learned of."""
 
     def __init__(self) -> None:
-        self._since = 0.0  # of the second that is counted
+        self._since = 0.0  # when the second that is counted began
         self._lines = 0
-        self._rest: Counter[str] = Counter()  # by topic, without a line of their own
+        self._rest: Counter[str] = Counter()  # by topic: deaths without a line of their own in the log
         self._ending: asyncio.TimerHandle | None = None
 
     def report(self, died: Sequence[Sequence[Any]]) -> None:
@@ -78,7 +78,7 @@ class Deaths:
         return self._lines <= MOST_A_SECOND
 
     def sum_up(self) -> None:
-        """Log how many had no line of their own."""
+        """Log how many deaths had no line of their own."""
         if self._ending:
             self._ending.cancel()
             self._ending = None
@@ -107,8 +107,8 @@ class Pool(Popping):
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
         self.paging = [asyncio.Semaphore(2) for _ in self.keys]
-        """In which timers call `due`, by shard. Two pages at a time keep Redis busy; with one for each bucket, all
-        other calls would wait behind eight."""
+        """Limits how many timers call `due` at a time, by shard. Two pages at a time keep Redis busy; with one for each
+        bucket, all other calls would wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
 
@@ -168,7 +168,7 @@ class Pool(Popping):
             self.ready_shards.stir(shard_of(job_id, len(self.keys)))
 
     def _note_died(self, died: Sequence[Sequence[Any]]) -> None:
-        """Report jobs that died, as the scripts tell of them."""
+        """Report jobs that died, as the scripts return them."""
         self._deaths.report(died)
         for _, topic, cause, *_ in died:
             self.redis.meter.died(topic.decode("utf-8", "replace"), cause.decode())
@@ -193,7 +193,7 @@ class Pool(Popping):
     ) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
 
-        `sent` is called when they have left for Redis: a pop made from then on comes behind them. It is not called when
+        `sent` is called when they have left for Redis: a pop made from then on comes after them. It is not called when
         they cannot be sent, or when they need more than one script. A shard whose server is away while another one can
         be asked counts as sent: a pop asks no such shard either, so it cannot get ahead of anything there. It is never
         called with `within`.
@@ -206,7 +206,7 @@ class Pool(Popping):
         def left(shard: int) -> None:
             unsent.discard(shard)
             if not unsent and sent:
-                asyncio.get_running_loop().call_soon(sent)  # behind the lanes, which leave at the end of this turn
+                asyncio.get_running_loop().call_soon(sent)  # after the lanes, which leave at the end of this turn
 
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
         return _words(await self.spread(items, partial(self._finish_some, left)))

@@ -70,8 +70,8 @@ class Coalescer(Generic[T]):
         self._working: set[asyncio.Task[None]] = set()
 
     def hand_in(self, items: Sequence[T]) -> asyncio.Future[list[Any]]:
-        """A future of the results. A caller that is cancelled before its work begins has nothing done; work that has
-        begun continues when its caller is cancelled."""
+        """Returns a future of the results. If the caller is cancelled before its work begins, none of it is done; work
+        that has begun continues even if its caller is cancelled."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             busy = bool(self._working)
@@ -269,7 +269,7 @@ class Popping(Shards):
             return ""  # not a record: the script sets it aside
 
     def report_delivered(self, jobs: Sequence[Job]) -> None:
-        """Tell the meter of jobs that reached their caller."""
+        """Report jobs that reached their caller to the meter."""
         meter = self.redis.meter
         late_us: dict[str, list[int]] = {}
         for job in jobs:

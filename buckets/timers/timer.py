@@ -32,7 +32,7 @@ _SAVED_S = 0.02  # the most that can be saved up for a rush: some twenty waits
 
 
 class Awake:
-    """What the timers of a process may be awake for."""
+    """The share of time for which the timers of a process may stay awake."""
 
     def __init__(self, share: float, now: Callable[[], float] = time.monotonic) -> None:
         """`share`: of the time, 0 (never) to 1. `now`: a monotonic clock in seconds."""
@@ -44,14 +44,14 @@ class Awake:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether there is enough left of the share for one wait."""
+        """Whether enough of the share is left for one wait."""
         now = self._now()
         self._left_s = min(self._left_s + (now - self._added_at) * self._share, _SAVED_S)
         self._added_at = now
         return self._left_s >= LONGEST_S
 
     async def wait(self, seconds: float, alarm: asyncio.Event) -> bool:
-        """Wait for `seconds` or until the event is set. Returns whether the time was over."""
+        """Wait for `seconds` or until the event is set. Returns whether the time ran out."""
         now = self._now()
         end = now + seconds
         while now < end and not alarm.is_set():
@@ -62,7 +62,7 @@ class Awake:
         return now >= end
 
     def _pay(self, begun: float, end: float) -> None:
-        """What several timers wait for together is paid once."""
+        """Charge a wait to the share. Time for which several timers wait at once is charged only once."""
         self._left_s -= end - max(begun, self._paid_until)
         self._paid_until = end
 
@@ -103,16 +103,17 @@ class Timer:
         """Move a page of due entries; returns for how many seconds nothing will be due (0: go on at once)."""
         timed, self._timed = self._timed, None
         moved, wait_us = await self._page()
-        if timed and (moved or 0 < wait_us < _NEAR_US):  # else the job that it waited for is gone
+        if timed and (moved or 0 < wait_us < _NEAR_US):  # otherwise the job that it waited for is gone
             timed.learn(early=not moved)
         return _LONGEST_SLEEP_S if wait_us < 0 else min(wait_us / 1e6, _LONGEST_SLEEP_S)
 
     async def _page(self) -> tuple[int, int]:
-        """What is due goes to the pops that sleep here, where it can; they stay as they are if the script fails."""
-        async with self._pool.paging[self._shard]:  # not sooner, or they would be held back while others page
+        """Move a page of due entries, handing jobs to pops that sleep here where possible. If the script fails, these
+        pops sleep on."""
+        async with self._pool.paging[self._shard]:  # not earlier, or the pops would be held back while others page
             offers = [] if self._pool.is_away(self._shard) else self._waiting.sleepers(PAGE)
             handed, met = None, list[str]()
-            # Those who are offered to a server that does not answer are to look for jobs elsewhere, and to end in time.
+            # Pops that are offered to a server that does not answer must look for jobs elsewhere, and end in time.
             silent = asyncio.get_running_loop().call_later(SILENT_S, self._waiting.settle, offers, None)
             try:
                 moved, wait_us, handed = await self._pool.due(self._shard, self._bucket, offers, met)
@@ -152,7 +153,7 @@ class Timer:
             self._timed = self._asleep
 
     async def _ticked(self) -> float:
-        """As `tick`; after an error, which is logged, a pause."""
+        """Like `tick`, but logs an error and then returns the pause before the next try."""
         try:
             wait = await self.tick()
             if self._outage.is_on:

@@ -196,13 +196,14 @@ class Waiting:
             self._look(waiter)
 
     def _leaves_more(self, waiter: Waiter, popped: Popped) -> bool:
-        """Whether others may have to look for what this one was woken for, or left behind."""
+        """Whether other pops may have to look for jobs that this one was woken for, or left behind."""
         if waiter.rung or popped.left:
             return True
         return bool(popped.jobs) and self._may_be_more(waiter.ask.topics)
 
     def _may_be_more(self, topics: Sequence[str]) -> bool:
-        """Whether a pop that found jobs may have been woken for others, in another topic or another shard."""
+        """Whether a pop that found jobs may also have been woken for others that it did not see, in another topic or
+        shard."""
         if len(self._pool.keys) == 1:
             return len(topics) > 1
         return any(map(self._pool.ready_shards.expected, topics))
@@ -218,7 +219,7 @@ class Waiting:
     def _tell(self, waiter: Waiter, outcome: Popped | JobQueueError) -> None:
         try:
             waiter.done(outcome)
-        except Exception as error:  # the others are to be answered all the same
+        except Exception as error:  # the others must still be answered
             asyncio.get_running_loop().call_exception_handler({"message": "a pop's answer", "exception": error})
 
     def _give_back(self, outcome: Popped | JobQueueError, ask: Ask) -> None:
@@ -227,8 +228,8 @@ class Waiting:
             self._pool.unpop_later(outcome.jobs, partial(self._pass_on, Popped(), ask.topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
-        """Have other waiters look for what this one was woken for, or left behind. Pops that were answered together
-        left the same jobs behind."""
+        """Have other waiters look for jobs that this one was woken for, or left behind. Pops that were answered
+        together left the same jobs behind."""
         last = popped.jobs[-1].topic if popped.jobs else None
         closed = {each.topic for each in popped.limited}  # others are rung when these open
         for topic in [topic for topic in topics if topic not in closed]:
@@ -407,8 +408,8 @@ class Waiting:
                 self._hand(waiter, job)
 
     def _hand(self, waiter: Waiter, job: Job) -> None:
-        """Answer with a job that was reserved for the pop while it slept; if it is not offered any more, another one
-        that is alike."""
+        """Answer a pop with a job that was reserved for it while it slept. If the pop is no longer offered, answer a
+        similar one."""
         popped = Popped([job])
         taker = waiter if waiter.state == OFFERED else self._sleepers.alike(waiter)
         if taker:
@@ -417,7 +418,7 @@ class Waiting:
             self._give_back(popped, waiter.ask)
 
     def close(self) -> None:
-        """Let all parked pops answer empty, now."""
+        """End the wait of all parked pops now."""
         self._closed = True
         for opening in self._openings.values():
             opening.cancel()

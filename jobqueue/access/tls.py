@@ -1,8 +1,8 @@
-"""TLS of the service's own: the certificate, its key, and the authorities of clients, exchanged while it runs.
+"""The service's own TLS: the certificate, its key, and the authorities of clients, replaced while it runs.
 
-They are files. When one of them has another time, and at SIGHUP, all are read again into a new context, and each
-handshake takes the newest context; so an authority that is gone is gone, which a context that reads more files could
-never do. Files that do not load change nothing.
+They are files. When one of them has changed, and on SIGHUP, all are read again into a new context, and each handshake
+uses the newest context. So an authority that was removed is no longer accepted; a context that only loaded further
+files could not do that. Files that do not load change nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _VERSION, _UTC_TIME = 0xA0, 0x17
 
 
 def names_of(certificate: Any) -> tuple[str, ...]:
-    """The URIs and DNS names of a client, from its certificate as `ssl` gives it; none without one."""
+    """The URIs and DNS names of a client, from its certificate as `ssl` returns it; empty without one."""
     names = certificate.get("subjectAltName", ()) if certificate else ()
     return tuple(name for kind, name in names if kind in ("URI", "DNS"))
 
 
 def expiry(pem: str) -> float:
-    """Until when the first certificate in a PEM text holds, in Unix time. Raises ValueError if there is none."""
+    """When the first certificate in a PEM text expires, in Unix time. Raises ValueError if there is none."""
     found = _FIRST.search(pem)
     if found is None:
         raise ValueError("there is no certificate")
@@ -47,7 +47,7 @@ def expiry(pem: str) -> float:
 
 
 def _not_after(der: bytes) -> float:
-    """The standard library reads it only of the other side's certificate, so these are the first fields in DER."""
+    """The standard library reads the expiry only from the peer's certificate, so this reads the first fields in DER."""
     _, certificate, _ = _element(der)
     _, signed, _ = _element(certificate)
     kind, _, rest = _element(signed)  # the version, which may be missing, or the serial number
@@ -61,7 +61,7 @@ def _not_after(der: bytes) -> float:
 
 
 def _element(der: bytes) -> tuple[int, bytes, bytes]:
-    """The tag and the content of the first element, and what is behind it."""
+    """The tag and the content of the first element, and what follows it."""
     kind, length, start = der[0], der[1], 2
     if length & _LONG:
         start += length & ~_LONG
@@ -72,7 +72,7 @@ def _element(der: bytes) -> tuple[int, bytes, bytes]:
 log = structlog.get_logger()
 
 _LOOK_S = 60.0
-_SAME_S = 1.0  # for which changed files have to be the same: one may be in the middle of being written
+_SAME_S = 1.0  # for how long changed files must stay the same: one may still be being written
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _LEAST = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _OF_CLIENTS = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
@@ -81,12 +81,12 @@ Seen = tuple[tuple[int, int, int], ...]
 
 
 class Files(NamedTuple):
-    """What was read of the files together."""
+    """What was read from the files together."""
 
     context: ssl.SSLContext
     authorities: bytes
     expires: float
-    """Unix time at which the certificate ends."""
+    """Unix time at which the certificate expires."""
 
 
 def read(settings: Settings) -> Files:
@@ -120,13 +120,13 @@ class Tls:
         self._metrics = metrics
         self._seen = self._changed = self._look()
         self.authority = 0
-        """Changes with the authorities of clients."""
+        """Rises whenever the authorities of clients change."""
         self.on_new_authority: list[Callable[[], None]] = []
-        """Called after such a change: connections of before are to end."""
+        """Called after such a change: existing connections must end."""
         self._take(read(settings))
 
     def reload(self) -> None:
-        """Read the files again. If they do not load, those of before hold."""
+        """Read the files again. If they do not load, the previous ones stay in use."""
         self._seen = self._look()
         before = self._files
         try:
@@ -142,7 +142,7 @@ class Tls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """That of the next handshake."""
+        """The context of the next handshake."""
         return self._files.context
 
     def _take(self, files: Files) -> None:
@@ -150,15 +150,15 @@ class Tls:
         self._metrics.tls_expires(files.expires)
 
     async def run(self) -> None:
-        """Look every minute whether a file has changed."""
+        """Check every minute whether a file has changed."""
         pause = _LOOK_S
         while True:
             await asyncio.sleep(pause)
             pause = self.tick()
 
     def tick(self) -> float:
-        """Read the files again if one has changed, and all are as they were at the last look. Returns after how many
-        seconds to look again."""
+        """Read the files again if one has changed since they were read, but none since the last look. Returns the
+        seconds until the next look."""
         found, before = self._look(), self._changed
         self._changed = found
         if found == self._seen:

@@ -63,7 +63,7 @@ WORDS = frozenset((*RIGHTS, *COMMANDS)) - commands.OF_TESTS.keys()
 
 
 def name_of(command: Any) -> str:
-    """The name of a command as rights know it: those that dialects give are like native ones."""
+    """The name of a command as rights know it: those of dialects count as native ones."""
     return _NAMES[type(command)]
 
 
@@ -89,7 +89,7 @@ def right_for(name: str) -> str:
 MOST = 10_000
 """Live tokens of a namespace."""
 KEPT_S = 7 * fields.DAY_S
-"""For how long the record of a token that was revoked or has expired is kept."""
+"""How long the record of a token that was revoked or has expired is kept."""
 DEFAULT_LIFE_S = 90 * fields.DAY_S
 NEVER = "never"
 LEAST_BURST = 10
@@ -126,16 +126,16 @@ class Record(Struct, frozen=True, kw_only=True):
     previous_until: float = 0
     revoked: float = 0
     changed: int
-    """When, in us: of two records of one token the later one holds."""
+    """When it was last changed, in us. Of two records of one token, the one changed later counts."""
     bytes: int | None = None
-    """Of bodies brought in, a second."""
+    """Bytes of bodies that it may send per second."""
 
     def is_live(self, now: float) -> bool:
         """Whether it is neither revoked nor expired."""
         return not self.revoked and (self.expires is None or now < self.expires)
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether it ended so long ago that nothing needs to know."""
+        """Whether it ended so long ago that its record is no longer needed."""
         ends = [moment for moment in (self.revoked, self.expires) if moment]
         return bool(ends) and min(ends) + KEPT_S < now
 
@@ -247,7 +247,7 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
 
 
 def _granted(wish: Wish) -> dict[str, Any]:
-    """All but the end."""
+    """All fields except `expires`, which the caller sets; checked."""
     given = {name: getattr(wish, name) for name in Wish.__struct_fields__}
     unknown = next((word for word in wish.rights if word not in WORDS), None)
     if unknown in OF_TESTS:
@@ -271,7 +271,7 @@ def _granted(wish: Wish) -> dict[str, Any]:
 
 
 def expiry(given: float | str, now: float) -> float | None:
-    """The end of a token in unix seconds: None for `never`. Raises BadField."""
+    """When a token expires, in Unix seconds; None for `never`. Raises BadField."""
     if given == NEVER:
         return None
     end = _moment(given)
@@ -308,14 +308,14 @@ class Token:
 
     @classmethod
     def make(cls, token_id: str = "") -> Self:
-        """A new one. `token_id`: that of a token whose secret is exchanged."""
+        """A new token. `token_id`: the id of the token whose secret is replaced."""
         secret = _base62(secrets.randbits(256), SECRET_LENGTH)
         body = f"{PREFIX}{token_id or new_id()}{secret}"
         return cls(body + _checksum(body))
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """The token with this text; None if that has not the form of one, or a wrong checksum."""
+        """The token with this text; None if it does not have the form of one, or its checksum is wrong."""
         body, checksum = text[:-CHECKSUM_LENGTH], text[-CHECKSUM_LENGTH:]
         return cls(text) if _FORM.fullmatch(text) and _checksum(body) == checksum else None
 

@@ -17,7 +17,7 @@ import click
 
 from jobqueue.cli import access
 from jobqueue.errors import SettingsError
-from jobqueue.sinks.webhook import callback
+from jobqueue.sinks.webhook import signature
 
 if TYPE_CHECKING:
     from jobqueue.sinks.webhook.worker import Options
@@ -196,7 +196,7 @@ def _keys_in(file: str) -> list[bytes]:
 
 def _read(text: str, source: str) -> list[bytes]:
     try:
-        return callback.secrets_of(text)
+        return signature.secrets_of(text)
     except ValueError as error:
         raise click.UsageError(f"{source}: {error}") from None
 

@@ -1,7 +1,10 @@
-"""The web site: which path is whose, and the headers of everything that is answered."""
+"""The web site: which path is whose, the headers of every answer, and its run until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -26,7 +29,6 @@ from jobqueue.console.pages import (
     lateness,
     operations,
     overview,
-    schedules,
     settings,
     topic,
     topics,
@@ -35,6 +37,7 @@ from jobqueue.console.questions import Away, Questions
 from jobqueue.console.rendering import Assets, Links, Templates
 from jobqueue.console.sessions import Attempts, Session, Sessions, SignOn, acting, digest
 from jobqueue.console.visit import BadQuery, Notes, Person, Place, Visit
+from jobqueue.loops import stop_on_signals
 
 log = structlog.get_logger()
 
@@ -52,7 +55,7 @@ PAGES: dict[str, Page] = {
     "dead.jsonl": dead.export,
     "forecast": forecast.show,
     "lateness": lateness.show,
-    "schedules": schedules.show,
+    "schedules": topics.show_schedules,
     "workers": instances.show_workers,
     "instances": instances.show,
     "settings": settings.show,
@@ -363,3 +366,41 @@ _WRONG_TOKEN = "The service does not know this token, or it has ended."  # noqa:
 def _not_signed_in(visit: Visit, back: str, status: HTTPStatus, why: str, address: str) -> web.Response:
     log.warning("session.refused", status=int(status), address=address)
     return visit.page("sign_in", "Sign in", status=status, refresh=False, why=why, back=back)
+
+
+_GRACE_S = 2.0
+_NICE = 10  # pages give way to the service, if it is on this machine: a page may wait, jobs may not
+
+
+async def serve(options: Options, listens: Callable[[], None] = lambda: None, *, shares_port: bool = False) -> None:
+    """`listens` is called when it does; `shares_port`: another process holds the port for it. Raises OSError where the
+    address is taken or is not this machine's."""
+    with contextlib.suppress(OSError):  # a sandbox may forbid it
+        os.nice(_NICE)
+    stop = asyncio.Event()
+    stop_on_signals(stop.set)
+    runner = web.AppRunner(
+        Site(options).application,
+        access_log=None,
+        auto_decompress=False,  # no form needs it
+        shutdown_timeout=_GRACE_S,
+    )
+    await runner.setup()
+    certificate = options.certificate
+    looking = asyncio.create_task(certificate.run()) if certificate else None
+    try:
+        context = certificate.context if certificate else None
+        await web.TCPSite(
+            runner, options.host, options.port, ssl_context=context, reuse_port=shares_port or None
+        ).start()
+        host, port = runner.addresses[0][:2]
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        url = f"{'https' if certificate else 'http'}://{place}{options.base_path}/"
+        log.info("console.started", url=url, service=options.url)
+        listens()
+        await stop.wait()
+    finally:
+        if looking:
+            looking.cancel()
+        await runner.cleanup()
+    log.info("console.stopped")

@@ -1,4 +1,4 @@
-"""Findings about who may come in, and what it is proved by. What keeps a service from starting is judged elsewhere
+"""Findings about who has access, and how they prove it. What keeps a service from starting is judged elsewhere
 (start.py)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jobqueue.settings import Settings
 
 _DAY_S = 86_400.0
 _SOON_S = 14 * _DAY_S
-"""A certificate that ends within this time is warned of."""
+"""A certificate that expires within this time gets a warning."""
 
 
 async def check_access(chosen: Settings) -> Findings:
@@ -36,7 +36,7 @@ def _check_files(chosen: Settings) -> list[Finding]:
 
 
 async def _mode(chosen: Settings) -> Findings:
-    """Who may come in, where the service may start like that."""
+    """Who has access, if the service may start with these settings."""
     try:
         await check_may_start(chosen)
         beyond = await beyond_loopback(chosen.host)
@@ -66,7 +66,7 @@ def _secret_files(chosen: Settings) -> Iterator[Finding]:
 
 
 def _tokens_file(chosen: Settings) -> Iterator[Finding]:
-    """How many tokens are in their file, if there is one that can be read."""
+    """How many tokens `tokens_file` has, if it is set and can be read."""
     if chosen.tokens_file:
         with suppress(SettingsError):
             number = len(token_table.read(chosen.tokens_file))
@@ -74,7 +74,7 @@ def _tokens_file(chosen: Settings) -> Iterator[Finding]:
 
 
 def _tls(chosen: Settings) -> Iterator[Finding]:
-    """For how long the certificates of the service and of its console hold, as far as they can be used."""
+    """How long the certificates of the service and of its console are still valid. Unusable files are skipped."""
     with suppress(Unfit):
         if chosen.tls_cert:
             yield _lasting("tls", chosen.tls_cert, tls.read(chosen).expires)
@@ -84,7 +84,7 @@ def _tls(chosen: Settings) -> Iterator[Finding]:
 
 
 def _lasting(subject: str, file: str, expires: float) -> Finding:
-    """How long a certificate holds. `expires`: Unix time."""
+    """How long a certificate is still valid. `expires`: Unix time."""
     left_s = expires - time.time()
     if left_s <= 0:
         return Finding("bad", subject, f"the certificate in {file} has expired")

@@ -1,6 +1,6 @@
 """Findings about jobs and schedules: why some may be late or dead, and what to type next.
 
-They are made of what the service answers to `topics`, `workers`, `stats` and `schedules`, whoever asked it.
+They are made from the service's answers to `topics`, `workers`, `stats` and `schedules`, whoever asked for these.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Fields = Mapping[str, Any]
 MOST_DEADLY = 20
 """Topics whose dead letters are looked at."""
 SCHEDULE_LATE_S = 30.0
-"""After which a schedule whose time has come is late."""
-_LATE_S = 5.0  # for which a job may be ready before it is worth a line
+"""How long after its time a schedule that has made no job is late."""
+_LATE_S = 5.0  # for how long a job may be ready before it is reported
 _ALONE_S = 1.0  # the same, where nobody polls
 _ABANDONED_S = 60.0
 """After this, a topic that nobody polls is bad: its jobs are not delivered. docs/late.md names it."""
@@ -39,8 +39,8 @@ def ready_jobs(topics: Iterable[Fields]) -> dict[str, int]:
 
 
 def judge_topics(look: Look, ready_before: Mapping[str, int], passed_s: float) -> Iterator[Finding]:
-    """Findings about topics, those first whose jobs have waited longest. `ready_before`: the ready jobs of topics
-    `passed_s` ago, to see what grows."""
+    """Findings about topics; first those whose jobs have waited longest. `ready_before`: how many jobs of each topic
+    were ready `passed_s` ago, to see what grows."""
     for topic in sorted(look.topics, key=lambda each: -(each["oldest_ready_s"] or 0)):
         grown = topic["counts"]["ready"] - ready_before.get(topic["topic"], math.inf)
         for level, sentence in of_topic(topic, grown / passed_s if grown > 0 else 0.0, look.polling):
@@ -53,18 +53,18 @@ def deadly(look: Look) -> list[str]:
 
 
 def no_trouble(look: Look) -> Finding:
-    """The finding in place of all others."""
+    """The finding if there is no other about topics or schedules."""
     sentence = f"topics: {len(look.topics)}; none waits for workers, is full, or has dead letters"
     return Finding("ok", "jobs", sentence)
 
 
 def more_deadly(number: int) -> Finding:
-    """That further topics have dead letters."""
+    """A finding that further topics have dead letters."""
     return Finding("warn", "topics", f"more topics with dead letters: {number}: jobqueue topics")
 
 
 def deaths(topic: str, number: int, newest: Fields | None) -> Finding:
-    """That a topic has dead letters, and which died last."""
+    """A finding that a topic has dead letters, and how the newest died."""
     sentence = "1 dead letter" if number == 1 else f"{number:,} dead letters"
     death = words.death(newest) if newest else ""
     if newest:
@@ -73,7 +73,7 @@ def deaths(topic: str, number: int, newest: Fields | None) -> Finding:
 
 
 def judge_schedules(late: Mapping[str, float]) -> Iterator[Finding]:
-    """A finding about schedules whose time has come and that have made no job, with that time in unix seconds."""
+    """A finding about overdue schedules that have made no job. `late`: when each was due, in Unix seconds."""
     if not late:
         return
     name = min(late, key=late.__getitem__)
@@ -87,7 +87,7 @@ def judge_schedules(late: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Level, str]]:
-    """The levels and sentences about a topic. `growth`: of its ready jobs, a second."""
+    """The levels and sentences about a topic. `growth`: by how many its ready jobs grow per second."""
     name, ready, oldest = shlex.quote(topic["topic"]), topic["counts"]["ready"], topic["oldest_ready_s"]
     waiting = f"{words.jobs(ready)} ready" + ("" if oldest is None else f", the oldest for {_span(oldest)}")
     if topic["paused"]:
@@ -116,7 +116,7 @@ def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Le
 
 
 def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
-    """Why none of the workers of a topic takes jobs now, by the word of one; empty: some may."""
+    """Why none of the workers of a topic takes jobs now, as one of them reports; empty if some may."""
     own = [worker for worker in workers if topic["topic"] in worker["topics"]]
     may_take = any(worker["state"] in ("parked", "busy") for worker in own)  # what is idle may be a trial that ended
     reasons = [worker["blocked"] for worker in own if worker["state"] == "blocked"]
@@ -124,7 +124,7 @@ def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
 
 
 def _reached(topic: Fields) -> str:
-    """The limit that keeps ready jobs back, in words; empty: none does, as far as the figures tell."""
+    """The limit that keeps ready jobs back, in words; empty if none does, as far as the figures show."""
     concurrency, rate, counts = topic.get("concurrency"), topic.get("rate"), topic["counts"]
     if concurrency and counts["reserved"] >= concurrency:
         return f"as many are reserved as may be (concurrency {concurrency:,})"
@@ -138,7 +138,7 @@ def _at_work(topic: Fields, workers: Sequence[Fields]) -> str:
     in_hand = words.jobs(sum(worker["jobs"] for worker in own))
     parked = sum(worker["state"] == "parked" for worker in own)
     found = f"workers: {topic['workers']}, waiting for a job: {parked}, with {in_hand} in hand"
-    if own and all(worker["state"] == "idle" for worker in own):  # they may have ended without a word
+    if own and all(worker["state"] == "idle" for worker in own):  # they may have ended without reporting it
         found += f", last seen {words.ahead(max(worker['last_pop'] for worker in own))}"
     return found
 

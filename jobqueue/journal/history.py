@@ -1,4 +1,4 @@
-"""Reading what a journal tells of a job, and of the time in which it waited."""
+"""Reads what a journal knows about a job, and about the time during which it waited."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from jobqueue.journal.url import Refused
 MOST_EVENTS = 10_000
 """Of a job; older ones are left out."""
 _MOST_GAPS = 1000
-_MOST_LIVES = 100  # of a job of which it is known whether a schedule has made them, the newest ones
+_MOST_LIVES = 100  # the newest lives of a job, for which it is looked up whether a schedule made them
 _MOST_PAUSES = 500  # of a topic and a shard, the newest ones
 _MOST_COUNTED = 300_000  # events that one wait may cost
-_MOST_MINUTES = 1440  # of a wait; what went before is not counted
+_MOST_MINUTES = 1440  # of a wait; during a longer one deliveries are not counted
 _EXACT_MINUTES = 10
 _LOOKED_BACK = (60, 1440)  # minutes in which the last delivery of a topic is sought
 _MINUTE_US = 60_000_000
@@ -68,14 +68,14 @@ class Journal:
         await self._engine.dispose()
 
     async def position(self, shard: int) -> Place | None:
-        """The last entry of a shard that is in SQL; None: there is none."""
+        """The last entry of a shard that is in SQL; None if there is none."""
         query = select(_position.ms, _position.seq).where(_position.source == self._source, _position.shard == shard)
         async with self._asking() as connection:
             row = (await connection.execute(query)).first()
         return None if row is None else (row.ms, row.seq)
 
     async def history(self, job_id: str, shard: int | None = None) -> History:
-        """What SQL has of a job. `shard`: where it is; None: as the events say."""
+        """What SQL has about a job. `shard`: the job's shard; None: the one that its events name."""
         async with self._asking() as connection:
             rows = (await connection.execute(self._events_of(job_id))).all()
             newest = (await connection.execute(self._newest_of(job_id))).first()
@@ -138,8 +138,8 @@ class Journal:
         ]
 
     async def _bounds(self, connection: AsyncConnection, shard: int | None) -> tuple[int | None, int | None]:
-        """Since when, and until when, the journal tells of a shard, in us. What it keeps may begin later than it did
-        itself."""
+        """From when, and until when, the journal covers a shard (None: all), in us. The events that it keeps may begin
+        later than the journal itself did."""
         which = [_position.source == self._source] + ([] if shard is None else [_position.shard == shard])
         query = select(func.min(_position.since), func.min(_position.time)).where(*which)
         since, until = (await connection.execute(query)).one()
@@ -214,8 +214,8 @@ class Journal:
     async def _count_each(
         self, connection: AsyncConnection, wait: Wait, end: int, total: int, minutes: Sequence[int], found: Meanwhile
     ) -> bool:
-        """Count the jobs that went before one; whether that could be done. Where events are not all kept, the minutes
-        tell of more."""
+        """Count the jobs that were delivered before one; returns whether that was possible. Where not all events are
+        kept, the minutes count more of them."""
         first, last = minutes[0] * _MINUTE_US, (minutes[-1] + 1) * _MINUTE_US
         cost = await self._events_in(connection, minutes)
         if cost > _MOST_COUNTED:
@@ -240,12 +240,12 @@ class Journal:
         return True
 
     async def _events_in(self, connection: AsyncConnection, minutes: Sequence[int]) -> int:
-        """How many events minutes have."""
+        """How many events these minutes have."""
         query = select(func.sum(_minute.events)).where(_minute.minute.in_(minutes), _minute.source == self._source)
         return int((await connection.execute(query)).scalar() or 0)
 
     async def last_delivery(self, topic: str, now_us: int) -> int | None:
-        """The beginning of the last minute, in us, in which a job of a topic was delivered; None: in none of a day."""
+        """The start, in us, of the last minute in which a job of the topic was delivered; None if none was in a day."""
         now = now_us // _MINUTE_US
         async with self._asking() as connection:
             for back in _LOOKED_BACK:
@@ -290,7 +290,8 @@ def _is_in(pause: Pause, wait: Wait) -> bool:
 
 
 def joined(history: History, tail: Tail) -> None:
-    """Add to what SQL has what the stream has behind it. An event that came to SQL meanwhile is there already."""
+    """Add to the history from SQL what only the stream has so far. An event that reached SQL meanwhile is not added
+    again."""
     known = {(event.ms, event.seq, event.n) for event in history.events if event.branch >= 0}
     new = [_told(each) for each in tail.events if each[:3] not in known]
     made = (each for each in tail.events if each.entry.verb is Verb.OCCUR)

@@ -60,7 +60,7 @@ position = Table(
     Column("entries", BigInteger, nullable=False),  # drained in this epoch
     Column("stream", _name(32), nullable=False),  # the word of the stream
     Column("since", BigInteger, nullable=False),  # us: when this journal began
-    Column("time", BigInteger, nullable=False),  # us: everything told until then is here, or in a gap
+    Column("time", BigInteger, nullable=False),  # us: everything recorded until then is here, or in a gap
 )
 """How far each shard is drained."""
 
@@ -69,11 +69,11 @@ choice = Table(
     metadata,
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("shard", SmallInteger, primary_key=True, autoincrement=False),
-    Column("since", BigInteger, primary_key=True, autoincrement=False),  # us: what was told later is kept so
+    Column("since", BigInteger, primary_key=True, autoincrement=False),  # us: what was recorded later is kept so
     Column("events", _name(8), nullable=False),  # all, ends, none
     Column("bodies", SmallInteger, nullable=False),  # 1: kept
 )
-"""What is kept of events and bodies, from the first time on that this is not all."""
+"""Which events and bodies are kept, from the first time on that not all are."""
 
 event = Table(
     "jq_event",
@@ -136,22 +136,22 @@ job = Table(
     Column("reason", _words(1024)),
     Column("body", _LONG_TEXT),
     Column("body_kept", SmallInteger, nullable=False),  # 0: none is kept; 1: here; 2: missed
-    Column("ms", BigInteger, nullable=False),  # the place of what was last told
+    Column("ms", BigInteger, nullable=False),  # the place of its last event
     Column("seq", BigInteger, nullable=False),
     Column("n", Integer, nullable=False),
-    Column("at", BigInteger, nullable=False),  # us: when
+    Column("at", BigInteger, nullable=False),  # us: when that happened
     Column("ended", BigInteger),  # us; null: it lives
     Index("jq_job_topic", "source", "topic", "state", "next", "id"),
     Index("jq_job_ended", "ended"),
 )
-"""The newest life of each job, as it was last told: all that its record has."""
+"""The newest life of each job, as of its last event, with all that its record has."""
 
 token = Table(
     "jq_token",
     metadata,
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("id", _name(), primary_key=True),
-    Column("changed", BigInteger, nullable=False),  # us: of two records of a token the one that was changed last holds
+    Column("changed", BigInteger, nullable=False),  # us: of two records of a token the one that was changed last counts
     Column("ended", BigInteger),  # us: revoked, expired, or from when on a revocation may have been missed; null: never
     Column("record", _LONG_TEXT, nullable=False),  # JSON, as Redis has it
 )
@@ -167,16 +167,16 @@ schedule = Table(
     Column("revision", BigInteger, nullable=False),  # us: when it was defined
     Column("start", BigInteger, nullable=False),  # ms: where an interval counts from
     Column("next", BigInteger, nullable=False),  # ms: its next time; 0: none
-    Column("last", BigInteger, nullable=False),  # ms: the last one that was made; 0: none was
+    Column("last", BigInteger, nullable=False),  # ms: the time of its last occurrence; 0: none yet
     Column("definition", _LONG_TEXT, nullable=False),  # JSON, as its record has it; see body_kept
     Column("body_kept", SmallInteger, nullable=False),  # 0: the definition is here without the body
-    Column("ms", BigInteger, nullable=False),  # the place of what was last told
+    Column("ms", BigInteger, nullable=False),  # the place of its last event
     Column("seq", BigInteger, nullable=False),
     Column("n", Integer, nullable=False),
-    Column("at", BigInteger, nullable=False),  # us: when
+    Column("at", BigInteger, nullable=False),  # us: when that happened
     Column("gone", BigInteger),  # us: when it was removed or had vanished; null: it lives
 )
-"""The schedules, as they were last told."""
+"""The schedules, each as of its last event."""
 
 minute = Table(
     "jq_minute",
@@ -245,7 +245,7 @@ total = Table(
     Column("deleted", BigInteger, nullable=False),
     Column("replaced", BigInteger, nullable=False),
 )
-"""Redis's totals from which on the events must add up to them: as of when the journal began, or was last walked."""
+"""Redis's totals at the time from which the events must add up: when the journal began, or was last walked."""
 
 restore = Table(
     "jq_restore",

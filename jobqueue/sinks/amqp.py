@@ -44,7 +44,7 @@ class Settings(Common, frozen=True, kw_only=True):
 
 
 class Sink:
-    """One connection and one channel, which are made anew by the pump and never by the library."""
+    """One connection and one channel. The pump makes new ones after a failure; the library never does."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings, self._events = settings, events
@@ -92,7 +92,7 @@ class Sink:
             await asyncio.sleep(_AGAIN_S)
 
     async def _routed(self, exchange: AbstractExchange, published: aio_pika.Message, key: str) -> bool:
-        """Publish a message; false: no queue took it, and one may be there soon. Raises Refused, WrongDestination,
+        """Publish a message; False if no queue took it, but one may exist soon. Raises Refused, WrongDestination,
         Down."""
         try:
             await exchange.publish(published, key, mandatory=True, timeout=None)
@@ -121,7 +121,7 @@ class Sink:
             await asyncio.gather(watching, return_exceptions=True)
         connection, self._connection, self._exchange = self._connection, None, None
         if connection is not None:
-            with contextlib.suppress(Exception):  # whatever its state, it is of no use any more
+            with contextlib.suppress(Exception):  # whatever its state, it is no longer needed
                 async with asyncio.timeout(1):
                     await connection.close()
 
@@ -142,7 +142,7 @@ class Sink:
             self._events.lost(_down(error) if error else Down("the connection was closed"))
 
     async def _watch(self, connection: AbstractConnection) -> None:
-        """Tell when the broker blocks this connection, as it does when it is short of memory or disk."""
+        """Report when the broker blocks this connection, as it does when it is short of memory or disk."""
         assert connection.transport
         inner = connection.transport.connection
         while True:

@@ -1,7 +1,7 @@
-"""What a connection of HTTP is, whoever reads its bytes: a client that may keep us waiting for so long, and no longer.
+"""An HTTP connection, whoever reads its bytes: its client may keep us waiting only for a limited time.
 
-A loop visits each connection now and then (see `ConnectionLimits`), and looks what is awaited of its client. Thus a
-request needs no timer, and hardly any accounts: it only marks that it has begun.
+A loop visits each connection now and then (see `ConnectionLimits`), and looks at what it awaits from the client. Thus a
+request needs no timer, and hardly any bookkeeping: it only marks that it has begun.
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ class Peer(asyncio.Protocol):
             self._hang_up()
 
     def _has_unsent(self) -> bool:
-        """Whether the client has not taken all that was written, as far as the system's buffer does not hold it."""
+        """Whether some of what was written is neither with the client nor in the system's buffer."""
         wire = self._wire
         if wire.get_write_buffer_size():
             return True  # what is encrypted does not count in it
         return self._port.tls is not None and not wire.is_closing() and not is_writable(wire)
 
     def _hang_up(self) -> None:
-        """Close the connection behind what is written. The end of TLS is for the client to answer, and many do so only
-        with their next request: so it begins when the client has taken all else, and is not awaited for long."""
+        """Close the connection after what is written. The client has to answer the end of TLS, and many do so only with
+        their next request. So it begins when the client has taken all else, and its answer is not awaited for long."""
         wire = self._wire
         if self._port.tls and not wire.is_closing():
-            wire.pause_reading()  # else what comes while it closes would be taken as a request
+            wire.pause_reading()  # otherwise what arrives while it closes would be read as a request
             self._is_ending = self._has_unsent()
             if not self._is_ending:
                 self._port.loop.call_later(_SHUTDOWN_S, wire.abort)
@@ -125,7 +125,7 @@ class Peer(asyncio.Protocol):
             wire.close()
 
     def _awaits(self) -> Awaited:
-        """What is awaited of a client that has taken all answers."""
+        """What is awaited from a client that has taken all answers."""
         raise NotImplementedError
 
     def _refuse(self, error: Exception) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 
 from jobqueue import logs
 from jobqueue.cli.console.chosen import options_of
-from jobqueue.console import serving
+from jobqueue.console import site
 from jobqueue.errors import SettingsError
 from jobqueue.loops import Loop, running
 from jobqueue.process import loop_factory
@@ -41,7 +41,7 @@ async def _serve(name: str) -> int:
     try:
         async with running(Loop("messages", partial(_answer, inbox, listens))):
             options = options_of(settings, service_url(settings), settings.console_port)
-            await serving.serve(options, listens.set, shares_port=True)
+            await site.serve(options, listens.set, shares_port=True)
     except SettingsError as error:
         report(str(error))
         return 1

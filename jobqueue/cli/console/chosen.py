@@ -6,7 +6,8 @@ from ssl import SSLContext
 
 from jobqueue_client.access import Token
 
-from jobqueue.console.options import Certificate, Options
+from jobqueue.console.options import Options
+from jobqueue.console.tls import Certificate
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings
 

@@ -60,7 +60,7 @@ def console_command(url: str, config: str | None, port: int | None, **given: Any
     # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     try:
         from jobqueue.cli.console.chosen import options_of  # noqa: PLC0415
-        from jobqueue.console import serving  # noqa: PLC0415
+        from jobqueue.console import site  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise click.ClickException(missing_library("the console", error.name or "jinja2", "console")) from None
     from jobqueue import logs  # noqa: PLC0415
@@ -74,6 +74,6 @@ def console_command(url: str, config: str | None, port: int | None, **given: Any
         raise click.ClickException(str(error)) from None
     logs.set_up(chosen.log_level, chosen.log_format)
     try:
-        asyncio.run(serving.serve(options))
+        asyncio.run(site.serve(options))
     except OSError as error:
         raise click.ClickException(f"it cannot listen on {options.host}:{options.port}: {error.strerror}") from None

@@ -32,7 +32,7 @@ _LOOK_S = 0.2
 
 
 def check(config: str | None, given: Mapping[str, Any]) -> int:
-    """Compare, and tell; the exit code."""
+    """Compare and report; returns the exit code."""
     logs.set_up("error", "text")
 
     async def work() -> int:
@@ -58,7 +58,7 @@ async def _check(shards: Shards, sql: Sql, source: str) -> int:
         raise CannotBegin(f"the journal has nothing of the source {source} yet: is `jobqueue journal run` running?")
     for gap in await sql.gaps(source):
         console.print(_sentence(gap), markup=False)
-    # The client of the streams is only for reading them, which nobody does here.
+    # A stream needs a client of its own only for reading entries, which is not done here.
     until = await totals.read([Stream(shards, shard, shards.redis) for shard in range(len(shards.keys))])
     behind = await _behind(sql, source, len(shards.keys), max(base.time_us for base in until.values()))
     if behind:
@@ -75,7 +75,7 @@ async def _check(shards: Shards, sql: Sql, source: str) -> int:
 
 
 async def _behind(sql: Sql, source: str, shards: int, until_us: int) -> int:
-    """How many shards do not come to have all that was told until a moment."""
+    """How many shards, after a wait, still lack something that was recorded up to a moment."""
     left = set(range(shards))
     until = asyncio.get_running_loop().time() + _PATIENCE_S
     while left and asyncio.get_running_loop().time() < until:

@@ -1,8 +1,9 @@
-"""The topics with their counts."""
+"""The topics with their counts; and the schedules with their next times."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -69,3 +70,14 @@ async def _sparks(visit: Visit, topics: Sequence[str]) -> dict[str, Spark]:
 def as_pattern(typed: str) -> str:
     """What is typed is mostly the start of a name."""
     return typed if "*" in typed or "?" in typed else f"{typed}*"
+
+
+async def show_schedules(visit: Visit) -> web.StreamResponse:
+    """Those whose names match; the one that comes next is on top of its page."""
+    pattern, cursor = visit.text("pattern"), visit.text("cursor", 500)
+    asked = {"pattern": as_pattern(pattern)} if pattern else {}
+    page = await visit.ask("schedules", body=False, **asked, **({"cursor": cursor} if cursor else {}))
+    found = sorted(page["schedules"], key=lambda each: (each["next"] or [math.inf], each["name"]))
+    return visit.page(
+        "schedules", "Schedules", schedules=found, pattern=pattern, cursor=cursor, following=page["cursor"]
+    )

@@ -3,7 +3,7 @@
 running    a process: locks, a loop for each shard, signals
 shard      the loop of a shard: pending entries, fresh ones, one transaction a batch, then their acknowledgement
 verdict    what a stream says about its position: all is well, entries are lost, Redis went back
-writing    rows of a batch, halved until what a database refuses stands alone
+entries    entries of the stream, and writing them: halved until what a database refuses is alone
 walk       all records of a shard, for what its events do not tell
 tokens     the records of tokens, with shard 0
 """

@@ -24,23 +24,23 @@ from jobqueue.journal.store import Batch, ContentRefused, Position, Row
 
 _DAY_MS = 86_400_000
 KEPT = Periods(events=30 * _DAY_MS, jobs=90 * _DAY_MS, minutes=730 * _DAY_MS)
-"""For how long all is kept, unless something else is said."""
+"""How long events, jobs and minutes are kept by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of `jobqueue journal run`."""
+    """The options of `jobqueue journal run`."""
 
     source: str
-    """The word for this namespace on this Redis."""
+    """The name under which the journal knows this namespace on this Redis."""
     batch: int = 5_000
-    """The most events of a transaction, as far as whole entries allow."""
+    """The most events in a transaction; it may have more, as entries are not split."""
     linger_s: float = 0.1
-    """The wait after less than half of a batch."""
+    """How long to wait after less than half a batch."""
     bodies: bool | None = None
-    """None: kept if this journal has kept them until now. At first it does."""
+    """Whether bodies are kept. None: as this journal has done until now; a new journal keeps them."""
     events: Kept | None = None
-    """None: those that this journal has kept until now. At first it keeps all."""
+    """Which events are kept. None: those that this journal has kept until now; a new journal keeps all."""
 
 
 log = structlog.get_logger()
@@ -87,9 +87,9 @@ class Writer:
     async def write(
         self, position: Position, units: Sequence[Unit], told_us: int, forgotten: Place, may_repeat: bool = False
     ) -> Position:
-        """Write entries behind the position, and move it; returns it. `told_us`: until when all is told that was told.
-        Those up to the place `forgotten` may be there already, as Redis went back; with `may_repeat` others too. Raises
-        Overtaken."""
+        """Write the entries after the position; returns the position after them. `told_us`: once they are written, the
+        journal has everything that was recorded up to this time, except for gaps. Entries up to the place `forgotten`
+        may be in the journal already, because Redis went back; with `may_repeat`, all may be. Raises Overtaken."""
         if self.choice.bodies:
             await self._fetch_bodies(units)
         old, new = (
@@ -121,8 +121,8 @@ class Writer:
         return after
 
     async def _write_alone(self, position: Position, after: Position, unit: Unit, forgotten: Place) -> None:
-        """Write an entry of which something is refused. Its events stay behind the position until all are written, so
-        that each may be there already."""
+        """Write an entry of which the database refuses something. The position moves only after all its events are
+        written, so each of them may be in the journal already."""
         if unit.entry is None:
             await self._set_aside(position, unit, WHOLE, unit.why)
         for n, each in enumerate(unit.events):
@@ -134,7 +134,7 @@ class Writer:
         await self._sql.write(Batch(self._source, self._shard, position, after))
 
     async def _set_aside(self, position: Position, unit: Unit, n: int, why: str) -> None:
-        """Keep what the database refuses, or else that it was refused."""
+        """Keep what the database refuses, or, if it refuses that too, only the fact that it did."""
         row = self._refused(unit, n, why)
         try:
             await self._sql.write(Batch(self._source, self._shard, position, position, refused=[row]))

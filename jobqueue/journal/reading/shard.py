@@ -28,8 +28,8 @@ from jobqueue.journal.reading.tokens import TokenReader
 from jobqueue.journal.reading.verdict import Verdict, lost, place_of
 from jobqueue.journal.reading.walk import Walk
 from jobqueue.journal.rows import Collector
+from jobqueue.journal.statements import EVENT
 from jobqueue.journal.store import Batch, Overtaken, Position
-from jobqueue.journal.writing import EVENT
 
 HOLD_MS = 6_000
 EVERY_S = 2.0

@@ -24,9 +24,9 @@ from jobqueue.journal.choices import Change
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.keeping import Keeper, Periods
 from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN, gap_row, place_of
+from jobqueue.journal.statements import columns
 from jobqueue.journal.store import Away, Batch, Overtaken, Position, Store
 from jobqueue.journal.tables import choice, event, gap, job, schedule
-from jobqueue.journal.writing import columns
 
 log = structlog.get_logger()
 

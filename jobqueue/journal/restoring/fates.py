@@ -1,6 +1,6 @@
-"""What becomes of a job that comes back: its record, by its row in the journal and the time.
+"""Decides what becomes of a job that comes back, and makes its record, from its row in the journal and the time.
 
-In step 3 jobs that Redis does not know are read again, and each gets its fate.
+In step 3 (see the package's docstring), jobs that Redis does not know are read again, and each gets its fate.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Fate(NamedTuple):
     """What becomes of a job."""
 
     counted: str
-    """Beside `put`, or in its place: a count of `Sums`; empty: as it was."""
+    """The count of `Sums` that rises in addition to `put`, or instead of it; empty if the job comes back as it was."""
     record: bytes = b""
-    """Empty: it stays away."""
+    """Empty if the job does not come back."""
 
 
 def fate_of(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
-    """What becomes of a job or tombstone. `spread_to_ms`: when it becomes due if it is overdue and those are spread."""
+    """What becomes of a job or tombstone. `spread_to_ms`: when an overdue one becomes due if those are spread."""
     try:
         fate = _tombstone(row) if row.state in ENDED else _live(row, choice, now_ms, spread_to_ms)
         if fate.record:
@@ -39,7 +39,7 @@ def fate_of(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate
 
 
 def record_of(row: JobRow) -> bytes:
-    """The record of a job. Raises ValueError, OverflowError for what none has."""
+    """The record of a job. Raises ValueError, OverflowError for values that no record has."""
     if not row.topic or not 0 <= row.priority <= _MOST_PRIORITY:
         raise ValueError("no record of ours")
     lease_ended = row.cause == Cause.TRIES and row.reason == LEASE_ENDED and row.state == State.DEAD
@@ -55,7 +55,7 @@ def record_of(row: JobRow) -> bytes:
 
 
 def _tombstone(row: JobRow) -> Fate:
-    """It has a body and options only where the add asked for that; without them it still tells a repeated add."""
+    """It has a body and options only where the add asked for that; without them it still recognises a repeated add."""
     whole = row.keeps_body and row.body is not None and row.options is not None
     return Fate("tombstones", record_of(row if whole else row._replace(keeps_body=0, options=b"", body=None)))
 
@@ -94,7 +94,7 @@ def _with_reason(options: bytes) -> bytes:
 
 
 class Judging:
-    """Judges for one run. `begun_ms`: when it began, by Redis's clock; `past`: where jobs come back as they were."""
+    """Judges for one run. `begun_ms`: when it began, by Redis's clock; `past`: set if jobs come back as of a time."""
 
     def __init__(
         self, reading: Reading, choice: Choice, sums: Sums, gaps: Gaps, past: Past | None, begun_ms: int
@@ -103,13 +103,13 @@ class Judging:
         self._gaps, self._past, self._begun_ms = gaps, past, begun_ms
 
     async def judge(self, wanted: Sequence[Candidate], now_ms: int) -> dict[str, Fate]:
-        """What becomes of those that come back, by id. The others are counted."""
+        """The fates of the jobs that come back, by id. The others are counted."""
         rows = await self._reading.jobs([each.id for each in wanted])
         then = await self._past.then(rows) if self._past else {}
         return self.coming({each.id: self._of(each, rows.get(each.id), then, now_ms) for each in wanted})
 
     def coming(self, fates: dict[str, Fate]) -> dict[str, Fate]:
-        """Those of what comes back, by id. The others are counted."""
+        """The fates of what comes back, by id. The others are counted."""
         for some_id, fate in fates.items():
             if not fate.record:
                 self._count(fate.counted, some_id)
@@ -117,9 +117,9 @@ class Judging:
 
     def _of(self, candidate: Candidate, row: JobRow | None, then: dict[str, JobRow | str], now_ms: int) -> Fate:
         if row is None:
-            return Fate("ended")  # its row is not kept any more
+            return Fate("ended")  # its row is no longer kept
         if row.place != candidate.place:
-            return Fate("ended" if row.ended is not None else "known")  # Redis has told of it since
+            return Fate("ended" if row.ended is not None else "known")  # a newer event of it has come since
         if row.state == 0 or self._gaps.hide(row):
             return Fate("unsure")
         as_it_was = then.get(row.id, "absent") if self._past else row

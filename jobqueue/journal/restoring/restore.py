@@ -1,5 +1,5 @@
-"""The work of a run: page by page, as the four steps in the package's docstring say. Jobs that ended come back as new
-lives, by their ids only.
+"""The work of a run: page by page, in the four steps of the package's docstring. Jobs that ended come back as new
+lives, and only where their ids are named.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jobqueue.journal.restoring.reading import ENDED, Choice, JobRow, Progress, 
 from jobqueue.journal.restoring.runs import Passing, Run
 
 RATE = 2_000
-_AHEAD_S = 1.5  # a reader tells every second how far it is, where nothing happens
+_AHEAD_S = 1.5  # where nothing happens, a reader reports every second how far it is
 _MOST_AHEAD = 100  # pages
 _AGAIN_S = 0.2
 
@@ -64,8 +64,8 @@ class Restore:
         self.sums = Sums()
 
     async def carry_out(self, cursor: Cursor | None = None, sums: Sums | None = None) -> Sums:
-        """Bring the jobs back, behind a cursor and with the sums until there. Raises Stopped, after which the run
-        is not ended and `sums` has what was done; Unavailable and NotBegun, before anything was."""
+        """Bring the jobs back, from a cursor on and with the sums so far. Raises Stopped if the run was cut short:
+        `sums` has what was done; Unavailable and NotBegun if nothing was done."""
         self.sums = self.sums if sums is None else sums
         begun_ms = await self._catch_up()
         pages, past = self._pages(begun_ms)
@@ -83,8 +83,8 @@ class Restore:
         return self.sums
 
     async def _catch_up(self) -> int:
-        """Wait for the journal; the time of Redis, in ms. From here on nothing old is drained: whatever changes in the
-        journal has happened in this Redis since."""
+        """Wait for the journal; returns the time of Redis, in ms. From then on nothing old is drained: whatever changes
+        in the journal has happened in this Redis since."""
         asked = await self._restoring.ask(())
         if not self._stale:
             await self._passing.begin(asked)
@@ -107,8 +107,8 @@ class Restore:
                 yield page
 
     async def _ahead(self, pages: AsyncIterator[Page]) -> AsyncIterator[_AskedPage]:
-        """The pages, each asked about; some ahead of the one that is worked on, as the wait for the journal is long
-        against the work."""
+        """The pages, each with what Redis answered about it. Some are asked about ahead of the one that is worked on,
+        because the wait for the journal is long compared with the work."""
         most = min(max(int(self._rate * _AHEAD_S / PAGE), 1), _MOST_AHEAD)
         asked: deque[_AskedPage] = deque()
         async for page in pages:
@@ -120,7 +120,7 @@ class Restore:
             yield asked.popleft()
 
     async def _ask(self, ids: Sequence[str]) -> list[Asked]:
-        """Step 1. Waits for a Redis that cannot be reached, and for a shard that tells no events. Raises Stopped."""
+        """Step 1. Waits for a Redis that cannot be reached, and for a shard that records no events. Raises Stopped."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._reading.patience_s
         while True:
@@ -172,7 +172,7 @@ class Restore:
             await self._passing.wait(asked)
         loop = asyncio.get_running_loop()
         if self._run:
-            await asyncio.sleep(max(self._free_at - loop.time(), 0))  # before they are judged: that must not grow old
+            await asyncio.sleep(max(self._free_at - loop.time(), 0))  # before judging, which must not grow old
         fates = await self._judge(wanted, max(each.at for each in asked) // 1000)
         if not self._run:
             return self._judge_all(fates, [True] * len(fates))
@@ -191,7 +191,8 @@ class Restore:
         return await self._restoring.put([(job_id, fate.record) for job_id, fate in fates.items()])
 
     def _judge_all(self, fates: dict[str, Fate], results: Sequence[bool | JobQueueError]) -> dict[str, JobQueueError]:
-        """Count what was put; returns what Redis did not take for now. Raises Stopped for any other error."""
+        """Count the results; returns the jobs that Redis refused for now, with the errors. Raises Stopped for any other
+        error."""
         refused: dict[str, JobQueueError] = {}
         for (job_id, fate), result in zip(fates.items(), results, strict=True):
             if isinstance(result, TryLater):
@@ -219,7 +220,7 @@ async def carry_out(
     rate: float = RATE,
     report: Report = lambda progress: None,
 ) -> None:
-    """Bring back jobs that ended as new ones, and those that Redis has lost as they were. `run`: None: only tell.
+    """Bring back jobs that ended as new ones, and those that Redis has lost as they were. `run`: None: only report.
     Raises as `bring_back` and Restore do."""
     actor = run.actor if run else ""
     done, others = await bring_back(reading, pool, ids, actor, stale=stale, dry=run is None)
@@ -236,8 +237,8 @@ async def carry_out(
 async def bring_back(
     reading: Reading, pool: Pool, ids: Sequence[str], actor: str, *, stale: bool = False, dry: bool = False
 ) -> tuple[Sums, list[str]]:
-    """Add those that ended again, due when they were or now; what was done, and the ids of the others. Raises Stopped,
-    and JobQueueError for what Redis refuses."""
+    """Add again the jobs that ended, due when they were, or now if that is past; returns what was done, and the ids of
+    the others. Raises Stopped, and JobQueueError for what Redis refuses."""
     sums, others = Sums(), list[str]()
     restoring, passing = Restoring(pool, actor), Passing(reading)
     if not stale:

@@ -15,9 +15,9 @@ import structlog
 from sqlalchemy import Table
 
 from jobqueue.journal import tables
+from jobqueue.journal.statements import Jobs, Known, span, split, without_known
 from jobqueue.journal.store import Batch, Position, Row
 from jobqueue.journal.url import Address
-from jobqueue.journal.writing import Jobs, Known, span, split, without_known
 
 log = structlog.get_logger()
 

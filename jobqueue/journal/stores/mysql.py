@@ -16,10 +16,7 @@ from asyncmy.converters import escape_float, escape_int, escape_None, escape_seq
 from sqlalchemy import Table
 
 from jobqueue.journal import schedules, tables
-from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Row
-from jobqueue.journal.stores import ServerStore
-from jobqueue.journal.url import Address, Refused
-from jobqueue.journal.writing import (
+from jobqueue.journal.statements import (
     JOB,
     MINUTE,
     SCHEDULE,
@@ -31,6 +28,9 @@ from jobqueue.journal.writing import (
     of_job,
     schedule_changes,
 )
+from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Row
+from jobqueue.journal.stores import ServerStore
+from jobqueue.journal.url import Address, Refused
 
 DRIVER = "asyncmy"
 OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)

@@ -11,10 +11,10 @@ import asyncpg
 from sqlalchemy import Table
 
 from jobqueue.journal import schedules
+from jobqueue.journal.statements import JOB, Jobs, Statements, columns, of_job
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Row
 from jobqueue.journal.stores import Patience, ServerStore
 from jobqueue.journal.url import Address, Refused
-from jobqueue.journal.writing import JOB, Jobs, Statements, columns, of_job
 
 DRIVER = "asyncpg"
 OLDEST = 14

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from jobqueue.journal import schedules, tables
+from jobqueue.journal.statements import EVENT, JOB, Known, Statements, columns, of_job, span, split, without_known
 from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
 from jobqueue.journal.url import Address, Refused
-from jobqueue.journal.writing import EVENT, JOB, Known, Statements, columns, of_job, span, split, without_known
 
 OLDEST = (3, 35)
 LOCKED_S = 30.0  # for how long a transaction waits for another one's end

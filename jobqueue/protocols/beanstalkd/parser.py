@@ -98,7 +98,7 @@ class Names:
 
     @property
     def within(self) -> str:
-        """Where its topics are, as the conditions of commands say it."""
+        """The pattern of its topics, as the conditions of commands take it; empty: any."""
         return f"{self._prefix}*" if self._prefix else ""
 
     @property
@@ -125,7 +125,7 @@ class Tubes:
         self.using: Counter[str] = Counter()
         self.watching: Counter[str] = Counter()
         self.deletes: Counter[str] = Counter()
-        """Deleted jobs; of a tube that is in use here."""
+        """How many jobs were deleted; only for tubes that a connection of this process uses or watches."""
         self.pauses: Counter[str] = Counter()
         self._known: dict[str, str] = {}
 
@@ -140,25 +140,25 @@ class Tubes:
         return self._known.setdefault(topic, topic)
 
     def use(self, topic: str) -> str:
-        """A connection uses it from now on."""
+        """A connection begins to use it."""
         self.using[topic] += 1
         return self.shared(topic)
 
     def watch(self, topic: str) -> str:
-        """A connection watches it from now on."""
+        """A connection begins to watch it."""
         self.watching[topic] += 1
         return self.shared(topic)
 
     def unuse(self, topic: str) -> None:
-        """A connection uses it no more."""
+        """A connection stops using it."""
         self._end(self.using, topic)
 
     def ignore(self, topic: str) -> None:
-        """A connection watches it no more."""
+        """A connection stops watching it."""
         self._end(self.watching, topic)
 
     def count(self, counter: Counter[str], topic: str) -> None:
-        """Count what was done with a tube; one that nobody here uses is not remembered."""
+        """Count an operation on a tube, unless no connection of this process uses or watches it."""
         if topic in self:
             counter[topic] += 1
 

@@ -110,7 +110,7 @@ class Request:
         return b"{" + b",".join([*parts, orjson.dumps(plus)[1:-1]]) + b"}"
 
     def short_answer(self, plus: Plus) -> bytes:
-        """An answer that repeats no more than a client needs to know it for its own."""
+        """An answer that repeats only what a client needs to recognise it as its own."""
         gone = [name for name, raw in self._members.items() if name not in _FOR_KNOWING or len(raw) > _SHORT]
         return self.answer(gone, plus)
 
@@ -151,7 +151,7 @@ def _echo_name(name: str) -> bytes:
 
 
 def _echo(raw: bytes) -> bytes:
-    """A member as answers have it: a string without the escapes that it needs not have."""
+    """A member as answers have it: a string without unnecessary escapes."""
     if raw.startswith(b'"') and b"\\" in raw:
         try:
             return orjson.dumps(_TEXT.decode(raw))
@@ -160,7 +160,7 @@ def _echo(raw: bytes) -> bytes:
     return raw
 
 
-_TTL_S = 3600  # from the delay on
+_TTL_S = 3600  # after the delay
 _MOST_TRIES = 65_535
 _LATEST = 100_000_000_000  # seconds since the epoch
 _NOTE = b"ttl "  # before the seconds: other systems leave notes too
@@ -218,7 +218,7 @@ def _times(request: Request, now: int) -> Times:
 
 
 def _tries(span: int, retry: int) -> int:
-    """How often it can be delivered, at most; 0: no limit."""
+    """How many times a job can be delivered at most; 0 means no limit."""
     tries = max(1, -(-span // retry))
     return 0 if tries > _MOST_TRIES else tries
 
@@ -231,10 +231,10 @@ _MOST_OVERDUE_S = 255
 _ROOM = 1_000  # bytes of an answer besides what it repeats and what it hands out
 _OK: Plus = {"code": 0}
 _LESS = {1: ("data", "delay", "ttl", "retry", "msg_id"), 2: ("wait", "data", "msg_id")}
-"""Members of a request that its answer has not, or only as its own."""
+"""Members of a request that its answer leaves out, or sets itself."""
 _BAD_INPUT = ("BAD_FIELD", "TOO_LARGE")
 _NOT_DONE = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL", "FORBIDDEN", "UNAUTHORIZED")
-"""Of a confirmation; any other code means that there is nothing left to confirm."""
+"""Why a confirmation failed; any other code means that there is nothing left to confirm."""
 
 
 @dataclass(slots=True)
@@ -242,7 +242,7 @@ class Asker:
     """The client of a request, as far as answers depend on it."""
 
     reached: Callable[[], tuple[str, int]]
-    """The host and port that it has sent to."""
+    """The host and port that it sent the request to."""
     host: str = ""
     """Its address."""
     by_datagram: bool = False
@@ -284,7 +284,7 @@ class Actions:
         return answer
 
     def _check(self, request: Request, number: int | None, asker: Asker) -> None:
-        """Raises Refused for what is not even begun with."""
+        """Raises Refused for a request that must not even be begun."""
         try:
             GRANT.set(self._dialect.tools.entry.dialect_grant(_token(request), self._dialect.options, asker.host))
         except Unauthorized:
@@ -398,7 +398,7 @@ def _congestion(figures: Stats) -> int:
 
 
 def _action(request: Request) -> int | None:
-    """The number of the action; None where it is none."""
+    """The number of the action; None if it is missing or no integer."""
     try:
         return request.integer("action")
     except Refused:

@@ -75,7 +75,7 @@ class Guard:
             raise NotAllowed(BAD_HOST)
 
     def check(self, host: str, port: int) -> None:
-        """Check an address in its usual spelling, and a port. Raises NotAllowed, for any other text too."""
+        """Check an IP address in its usual notation, and a port. Raises NotAllowed, also for any other text."""
         try:
             address = ip_address(host)
         except ValueError:

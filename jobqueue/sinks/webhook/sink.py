@@ -13,8 +13,9 @@ from msgspec import Meta
 from jobqueue.access.secret_values import read_secret
 from jobqueue.errors import SettingsError
 from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused
+from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard
-from jobqueue.sinks.webhook.callback import Callback, judge, secrets_of, signed_headers, target
+from jobqueue.sinks.webhook.callback import Callback, judge, target
 from jobqueue.sinks.webhook.caller import Caller, HostSlots, NoConnection
 
 _KEPT = re.compile(
@@ -53,7 +54,7 @@ class Settings(Common, frozen=True, kw_only=True):
             text = read_secret(self.secret_file, "secret_file") if self.secret_file else self.secret
         except SettingsError as error:
             raise ValueError(str(error)) from None
-        return secrets_of(text) if text else []
+        return signature.secrets_of(text) if text else []
 
 
 class Sink:
@@ -88,7 +89,7 @@ class Sink:
         callback = Callback(self._settings.method, self._url, {**headers, **message.headers}, message.body)
 
         def signed() -> dict[str, str]:
-            return signed_headers(message.key, int(time.time()), message.body, self._keys)
+            return signature.headers(message.key, int(time.time()), message.body, self._keys)
 
         try:
             answer = await self._caller.call(callback, signed, once=message.once)

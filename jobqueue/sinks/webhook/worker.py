@@ -17,6 +17,7 @@ from jobqueue_client.access import AccessFields
 from jobqueue.loops import stop_on_signals
 from jobqueue.sinks import delivered_at
 from jobqueue.sinks.webhook import callback as callbacks
+from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
 from jobqueue.sinks.webhook.callback import BadCallback, judge, pause_s
 from jobqueue.sinks.webhook.caller import Caller, Full, HostSlots, host_of
@@ -88,9 +89,7 @@ class Calls:
         call.host = host_of(callback.url)
 
         def our_headers() -> dict[str, str]:
-            return _job_headers(job) | callbacks.signed_headers(
-                job.id, int(time.time()), callback.body or b"", self._keys
-            )
+            return _job_headers(job) | signature.headers(job.id, int(time.time()), callback.body or b"", self._keys)
 
         answer = await self._caller.call(callback, our_headers, once=job.ttr == 0)
         call.status = answer.status

@@ -70,7 +70,8 @@ async def test_a_service_serves_its_console_and_both_end_together(
     assert (await served.page("/job?id=a"))[0] == 404
     assert set(served.processes) == {*map(str, range(1, workers + 1)), "console"}
     priorities = {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in served.processes.items()}
-    assert priorities["console"] > max(priorities[str(number)] for number in range(1, workers + 1))
+    lowest = max(priorities[str(number)] for number in range(1, workers + 1))  # 19 where the tests are nice themselves
+    assert priorities["console"] == min(lowest + 10, 19)
     assert await served.service.stop() == 0
     assert not any(map(lives, served.processes.values()))
     text = served.log.read_text()

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser
 
 from jobqueue.cli.console.chosen import options_of
-from jobqueue.console.options import Certificate
+from jobqueue.console.tls import Certificate
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from tests.acceptance.worker_processes import lines

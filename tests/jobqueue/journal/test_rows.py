@@ -9,7 +9,7 @@ import pytest
 from buckets.events.codec import Entry, Event, read_all
 from buckets.job import State, Verb
 from jobqueue.journal.rows import Collector, Rows, less, minutes_of, words_of
-from jobqueue.journal.writing import EVENT, JOB, MINUTE
+from jobqueue.journal.statements import EVENT, JOB, MINUTE
 from tests.jobqueue.journal.telling import NOW, event, life, options
 
 _ENTRY = Entry(Verb.ADD, False, NOW * 1000, "shop1:812:0", "ann")

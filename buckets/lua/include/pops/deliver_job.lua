@@ -1,6 +1,8 @@
 -- include: clock record planned_writes moves optional_fields place
 -- argument: bucket ttr
--- The part of the record behind its topic, with the fields that this delivery sets; nil if it sets none.
+-- The complete path of a delivery. The fast paths of pop.lua and due.lua write the first delivery of a simple job themselves.
+
+-- The part of the record after its topic, with the fields that this delivery sets; nil if it sets none.
 local function changed_tail(job, raw, lease_ttr, worker)
   local block
   if lease_ttr ~= (job.own_ttr or job.ttr) and not job.own_ttr then

@@ -25,8 +25,8 @@ from jobqueue_client.worker.poll import OutboxSender, Poll
 from jobqueue_client.worker.report import Contact, Hooks, OnDeath, OnError, OnEvent, Report
 from jobqueue_client.worker.stopping import Limits, Stopping
 
-_HEED_S = 1.0  # for handlers that check whether their job is lost
-_FLUSH_S = 3.0  # for the last ends and releases
+_HEED_S = 1.0  # how long handlers have to notice that their jobs were released
+_FLUSH_S = 3.0  # how long the last ends and releases may take
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobqueue.sinks.webhook import callback
+from jobqueue.sinks.webhook import signature
 from tests.kit.service import ROOT
 
 PAGE = (ROOT / "docs" / "callbacks.md").read_text()
@@ -58,7 +58,7 @@ async def is_genuine(receiver: tuple[str, ...], body: str, headers: dict[str, st
 
 async def test_a_receiver_accepts_only_what_was_signed_a_moment_ago(receiver: tuple[str, ...]) -> None:
     def signed(now: float) -> dict[str, str]:
-        return callback.signed_headers("order:1.2", int(now), BODY.encode(), callback.secrets_of(f"{OTHER} {SECRET}"))
+        return signature.headers("order:1.2", int(now), BODY.encode(), signature.secrets_of(f"{OTHER} {SECRET}"))
 
     headers = signed(time.time())
     assert await is_genuine(receiver, BODY, headers)

@@ -1,4 +1,4 @@
-"""Compares expected jobs with what a history tells of their lives, by id, and classifies each."""
+"""Compares expected jobs with what a history knows about their lives, by id, and classifies each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _lives(events: DataFrame) -> DataFrame:
     is_delivery = F.col("what").isin(*_DELIVERED)
     place = F.struct("ms", "branch", "seq", "n")  # a branch is told after what it replaces
     return (
-        events.filter("id > '' AND id < '~'")  # neither of topics nor of schedules
+        events.filter("id > '' AND id < '~'")  # not the events of topics (no id) and schedules (~name)
         .groupBy("id", "life")
         .agg(
             F.max_by("state_after", place).alias("state"),
@@ -71,7 +71,7 @@ def _jobs(events: DataFrame) -> DataFrame:
 
 
 def _kinds(tolerance_ms: int, end_ms: int) -> Column:
-    """All that is to be said of a job."""
+    """Every kind that applies to a job."""
     latest = F.greatest(F.coalesce(F.array_max("due"), F.col("job_due")), F.col("added")) + tolerance_ms
     was_delivered = F.col("delivered").isNotNull()
     is_over = F.col("state").isin("deleted", "finished", "dead")
