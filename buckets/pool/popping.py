@@ -2,10 +2,10 @@
 
 What one pop asks of the shards is buckets/pool/pop_search.py; waiting for jobs is the bell's.
 
-A `Coalescer` collects requests whose work is a coroutine: requests that come while a batch is in flight become the next
-batch. A lone caller's work begins on the next turn of the event loop. Others wait until the batch in flight is done (or
-has taken 10 ms), so that batches grow under load, as with a database's group commit. Work that is one script goes by a
-lane instead (lanes.py).
+In one shard a pop is one script, and goes by a lane (lanes.py). Over several, a `Coalescer` collects the pops of one
+job: those that come while a batch is in flight become the next batch. A lone caller's work begins on the next turn of
+the event loop. Others wait until the batch in flight is done (or has taken 10 ms), so that batches grow under load, as
+with a database's group commit.
 """
 
 from __future__ import annotations
@@ -191,7 +191,16 @@ class Popping(Shards):
         return popped
 
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
-        return await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
+        """Pop by the lane of the only shard, if it takes the pop; otherwise by a search, which concurrent callers that
+        want one job of several shards share."""
+        popped: Popped | JobQueueError | None
+        if len(self.keys) > 1:
+            popped = await self._popped_together(ask) if count == 1 else None
+        else:
+            popped = await self._popped_by_lane(ask, count)
+        if isinstance(popped, JobQueueError):
+            raise popped
+        return await self._search(ask, count) if popped is None else popped
 
     def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
         """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
@@ -287,7 +296,7 @@ class Popping(Shards):
         for topic, late_ones in late_us.items():
             meter.delivered(topic, late_ones)
 
-    async def _pop_many(self, ask: Ask, count: int) -> Popped:
+    async def _search(self, ask: Ask, count: int) -> Popped:
         popped = Popped()
         try:
             await self._pop(popped, ask, count, [(count, ask.worker)])
@@ -297,17 +306,8 @@ class Popping(Shards):
             raise
         return popped
 
-    async def _pop_one(self, ask: Ask) -> Popped:
-        """Pop one job, with a script that concurrent callers share."""
-        popped = await self._popped_by_lane(ask) if len(self.keys) == 1 else None
-        if popped is None:
-            popped = await self._popped_together(ask)
-        if isinstance(popped, JobQueueError):
-            raise popped
-        return popped
-
-    async def _popped_by_lane(self, ask: Ask) -> Popped | JobQueueError | None:
-        """None: the lane does not take it."""
+    async def _popped_by_lane(self, ask: Ask, count: int) -> Popped | JobQueueError | None:
+        """Returns None if the lane does not take the pop, or has not done it."""
         popping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Any) -> None:
@@ -316,7 +316,7 @@ class Popping(Shards):
             elif isinstance(outcome, Popped):  # its caller is gone
                 self.unpop_later(outcome.jobs)
 
-        if not self.lanes.pop(ask, 1, done):
+        if not self.lanes.pop(ask, count, done):
             return None
         try:
             return cast(Popped | JobQueueError | None, await popping)
