@@ -35,7 +35,7 @@ def test_similar_ids_are_spread_evenly(name: str) -> None:
     seconds = [0] * 60
     for job_id in ids:
         seconds[min(spread_ms(Add("t", id=job_id, spread=60)) // 1000, 59)] += 1
-    assert min(seconds) > 60 and max(seconds) < 140
+    assert min(seconds) > 40 and max(seconds) < 160  # six standard deviations: the ids of `made` are random
 
 
 def test_a_spread_counts_from_the_time_of_the_add() -> None:
