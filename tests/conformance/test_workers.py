@@ -79,7 +79,7 @@ async def test_the_hook_tells_what_its_documentation_says(shift: Shift) -> None:
 
 async def test_a_handler_of_three_ttrs_keeps_its_lease_and_its_job_is_delivered_once(shift: Shift) -> None:
     async with shift.worker() as worker:
-        job = await shift.add("long", {"do": "sleep", "seconds": 6}, ttr=2)
+        job = await shift.add("long", {"do": "sleep", "seconds": 3.6}, ttr=1.2)
         await worker.event("job.finished", job)
         assert (await shift.get(job))["deliveries"] == 1
         assert worker.told("handler", "started") == [job]
@@ -207,7 +207,7 @@ async def test_a_second_signal_ends_the_grace(shift: Shift) -> None:
 @pytest.mark.parametrize("end", ["service stops", "service is killed"])
 async def test_a_service_that_stops_and_starts_under_a_workers_feet_costs_nothing(shift: Shift, end: str) -> None:
     async with shift.worker(concurrency=4) as worker:
-        before = [await shift.add(f"before:{n}", {"do": "sleep", "seconds": 0.1}, ttr=30) for n in range(8)]
+        before = [await shift.add(f"before:{n}", {"do": "sleep", "seconds": 0.1}, ttr=10) for n in range(8)]
         slow = await shift.add("slow", {"do": "sleep", "seconds": 1}, ttr=30, priority=9)
         await worker.handler("started", slow)
         await shift.stage.act(end)
