@@ -177,7 +177,7 @@ class _Field(NamedTuple):
 
 
 class _Type(NamedTuple):
-    """A type, with the text of its first answer."""
+    """A type of a client, with the text of its answers."""
 
     name: str
     about: str

@@ -23,9 +23,8 @@ _TIME = "an RFC 3339 time"  # among the words of a field that is a time
 
 
 _MISFIT = re.compile(r"(.*?)(?: - at `(key` in `)?\$(.*)`)?", re.DOTALL)
-_OF_FIELD = re.compile(
-    r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL
-)  # its name may be anything
+# The name of an unknown field may be anything.
+_OF_FIELD = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 class Misfit(NamedTuple):

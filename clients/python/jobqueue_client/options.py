@@ -22,7 +22,6 @@ from jobqueue_client.access import Access
 _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-
 Loads = Callable[[bytes], Any]
 """Reads JSON. Raises ValueError or RecursionError for what is none."""
 

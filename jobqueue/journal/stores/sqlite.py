@@ -42,6 +42,7 @@ def check_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Non
 
 
 _WRITE = Statements("?", "max")
+_EVENTS = _WRITE.insert("jq_event", EVENT)
 _KEPT = f"?{JOB.index('body_kept') + 1}"
 _IS_KNOWN = f"CASE WHEN ?{JOB.index('body') + 1} IS NULL AND {_KEPT} = 1 THEN 2 ELSE {_KEPT} END"
 _JOBS = f"{_WRITE.insert('jq_job', JOB, {'body_kept': _IS_KNOWN})} {_WRITE.changed_jobs}"
@@ -92,7 +93,7 @@ class SQLiteStore:
             if batch.may_repeat and events:
                 found = connection.execute(_WRITE.known, (*span(batch), batch.source, batch.shard))
                 events, minutes = without_known(batch, map(Known._make, found))
-            connection.executemany(_WRITE.insert("jq_event", EVENT), events)
+            connection.executemany(_EVENTS, events)
             self._write_jobs(connection, batch.jobs)
             if batch.schedules:
                 self._write_schedules(connection, batch.schedules)

@@ -1,5 +1,4 @@
-"""The command line of a pipeline: the flags that all share, SQL expressions in flags, how a run begins and ends, its
-report.
+"""The command line of a pipeline: its flags, the SQL expressions in them, and how a run begins, ends and reports.
 
 Expressions are checked against their input before anything runs. The report is a table for people, or JSON for
 programs.
