@@ -6,7 +6,7 @@
 --   none is paused, -2 if only until it is resumed; the jobs as they are now
 -- fails: never
 -- repeat: no
--- include: clock indexes fast_path pauses events
+-- include: clock indexes fast_path pauses events first_delivery
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -81,7 +81,6 @@ local worker, block, served, next_at = '', '', 0, 1
 local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front, event  -- of the job before: usually the same
 local live, deliver, commit_all
 local sub, read = string.sub, redis.pcall
-local FIRST = struct.pack(DELIVERY, 1, 1, 0, now_us)
 next_list()
 while list and found < want and looked < MOST and not full do
   n = n + 1
@@ -90,10 +89,9 @@ while list and found < want and looked < MOST and not full do
     next_list()
   else
     if found == served then
-      local jobs, size = struct.unpack('>HH', workers, next_at)
-      worker = sub(workers, next_at + 4, next_at + 3 + size)
-      block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
-      served, next_at = served + jobs, next_at + 4 + size
+      local jobs
+      jobs, worker, block, next_at = worker_at(workers, next_at)
+      served = served + jobs
     end
     local entry = entries[n]
     local colon = string.find(entry, ':', 1, true)
@@ -110,8 +108,7 @@ while list and found < want and looked < MOST and not full do
         ttr_now, tries, number = struct.unpack('>I4HI4', raw, 25)
         mark_of, over = whole(number), from_ms + ttr_now
         score = whole(over)
-        front = string.char(VERSION, LONG, flags - ready + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
-          .. sub(raw, 6, 18) .. struct.pack('>I6', over) .. sub(raw, 25, SHORT) .. FIRST .. topic .. block
+        front = delivered_front(raw, flags - ready, level, over, sub(raw, 25, SHORT), topic, block)
         event = told and string.char(ready) .. sub(raw, 19, 24) .. front
       end
       if not head or ttr_now == 0 or ttr or mark ~= mark_of or (block ~= '' and flags % 32 >= OPTIONAL) then
