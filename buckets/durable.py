@@ -257,22 +257,22 @@ class DurablePool:
         )
 
     async def finish(
-        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None, within: str = ""
+        self,
+        jobs: Sequence[tuple[str, int | None]],
+        sent: Sent | None = None,
+        within: str = "",
+        *,
+        settles: bool = False,
     ) -> list[str | JobQueueError]:
         """As `Pool.finish`, but `sent` is never called: pops use another connection."""
-        return await self._change([job_id for job_id, _ in jobs], jobs, partial(self._pool.finish, within=within))
+        work = partial(self._pool.finish, within=within, settles=settles)
+        return await self._change([job_id for job_id, _ in jobs], jobs, work)
 
-    async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
+    async def delete(
+        self, ids: Sequence[str], within: str = "", spares: Sequence[State] = ()
+    ) -> list[str | JobQueueError]:
         """As `Pool.delete`."""
-        return await self._change(ids, ids, partial(self._pool.delete, within=within))
-
-    async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
-        """As `Pool.finish_within`."""
-        return await self._change_one(job_id, lambda: self._pool.finish_within(job_id, lease, within, settles=settles))
-
-    async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
-        """As `Pool.delete_within`."""
-        return await self._change_one(job_id, lambda: self._pool.delete_within(job_id, within, spares))
+        return await self._change(ids, ids, partial(self._pool.delete, within=within, spares=spares))
 
     async def update(self, job_id: str, **changes: Any) -> Moved:
         """As `Pool.update`. It is never repeated: a delay would start over."""

@@ -66,7 +66,8 @@ from jobqueue.metrics.history import History
 from jobqueue.metrics.process import Metrics, Punctuality
 from jobqueue.metrics.scrape import Scrape, Totals, leave
 from jobqueue.process import Lifecycle
-from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
+from jobqueue.protocols import Dialect, Tools, load_dialect
+from jobqueue.protocols.command.protocol import CommandProtocol
 from jobqueue.redis_server.opening import NO_SUBSCRIPTION, redis_at, service_redis
 from jobqueue.settings import Loaded, Settings, shared_metrics_folder
 from jobqueue.web.answering import Guard
@@ -85,7 +86,7 @@ class Service(Lifecycle):
     Redis whose URL is in the settings, and holds the port; `unix` is its Unix socket.
     """
 
-    protocols = PROTOCOLS
+    protocol: type[CommandProtocol] = CommandProtocol
     holds_time = False
     """Whether time stands still; then figures are up to the moment."""
 
@@ -198,7 +199,7 @@ class Service(Lifecycle):
         self._show_itself(engine, pool, readiness)
         refusals = Sparing("access.refused")
         entry = Entry(authentication, metrics, refusals)
-        site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
+        site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocol)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(
             engine, metrics, limits, entry, lambda: all(readiness().values()), members.redis_s

@@ -7,14 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from buckets import HeldTime, Locks, Members, Planner, Pool, QueuedPool, Redis, SteppedClock, Sweep, Waiting
 from jobqueue.app import Service
 from jobqueue.loops import Loop
-from jobqueue.protocols import OF_TESTS
+from jobqueue.protocols.command.protocol import TestProtocol
 from jobqueue.redis_server.opening import private_redis
 
 
 class TestService(Service):
     """One running test service. What timers and sweeps do in a real one happens when its clock is advanced."""
 
-    protocols = OF_TESTS
+    protocol = TestProtocol
     holds_time = True
 
     def _redis(self) -> AbstractAsyncContextManager[str]:

@@ -40,7 +40,7 @@ from buckets.pool.lanes import Sent, taken
 from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
 from buckets.record import pack_ladder, unpack, unpack_all
-from buckets.redis.client import Redis, judge_all
+from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import Item
 
@@ -189,18 +189,26 @@ class Pool(Popping):
         return results
 
     async def finish(
-        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None, within: str = ""
+        self,
+        jobs: Sequence[tuple[str, int | None]],
+        sent: Sent | None = None,
+        within: str = "",
+        *,
+        settles: bool = False,
     ) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
+        With `settles`, a job that was never delivered is deleted: `deleted`, also for one that was deleted before.
 
         `sent` is called when they have left for Redis: a pop made from then on comes after them. It is not called when
         they cannot be sent, or when they need more than one script. A shard whose server is away while another one can
         be asked counts as sent: a pop asks no such shard either, so it cannot get ahead of anything there. It is never
-        called with `within`.
+        called with `within` or `settles`.
         """
-        if within:
-            items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
-            return _words(await self._finish_these(items, within, settles=0))
+        items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
+        if within or settles:
+            read = partial(read_finished, self.redis.meter)
+            now = self.clock.now()
+            return _words(await self.each("finish", items, read=read, now=now, within=within, settles=int(settles)))
         unsent = {shard_of(job_id, len(self.keys)) for job_id, _ in jobs}
 
         def left(shard: int) -> None:
@@ -208,7 +216,6 @@ class Pool(Popping):
             if not unsent and sent:
                 asyncio.get_running_loop().call_soon(sent)  # after the lanes, which leave at the end of this turn
 
-        items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
         return _words(await self.spread(items, partial(self._finish_some, left)))
 
     async def _finish_some(self, left: Callable[[int], None], shard: int, items: Sequence[Item]) -> list[Any]:
@@ -226,27 +233,14 @@ class Pool(Popping):
         arguments: dict[str, Value] = {"now": self.clock.now(), "within": "", "settles": 0}
         return await self.run_in(shard, "finish", items, arguments, read=read)
 
-    async def _finish_these(self, items: Sequence[Item], within: str, settles: int) -> list[Any]:
-        read = partial(read_finished, self.redis.meter)
-        return await self.each("finish", items, read=read, now=self.clock.now(), within=within, settles=settles)
-
-    async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
-        """Cancel jobs; returns the state that each was in, or NotFound, WrongState."""
+    async def delete(
+        self, ids: Sequence[str], within: str = "", spares: Sequence[State] = ()
+    ) -> list[str | JobQueueError]:
+        """Cancel jobs, except those in a state to spare; returns the state that each was in, or NotFound, Reserved for
+        a spared reserved one, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
-        return _words(await self.each("delete", items, now=self.clock.now(), within=within, spares=""))
-
-    async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
-        """End a job of certain topics; returns `finished`. With `settles`, one that was never delivered is deleted:
-        `deleted`, also for one that was deleted before. Raises NotFound, NotReserved, StaleLease."""
-        items = [Item(job_id, (job_id, _or_empty(lease)))]
-        return _only(await self._finish_these(items, within, int(settles)))
-
-    async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
-        """Cancel a job of certain topics that is in none of the states to spare; returns the state that it was in.
-        Raises NotFound, Reserved for a spared reserved one, WrongState."""
         spared = "".join(str(int(each)) for each in spares)
-        items = [Item(job_id, (job_id,))]
-        return _only(await self.each("delete", items, now=self.clock.now(), within=within, spares=spared))
+        return _words(await self.each("delete", items, now=self.clock.now(), within=within, spares=spared))
 
     async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None, within: str = "") -> int:
         """Restart the lease from now, for `ttr_ms` or as long as before; returns when it ends, in ms.
@@ -301,23 +295,14 @@ class Pool(Popping):
         self._note_died(died)
         return _word(state)
 
-    async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
+    async def kick(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """Make dead letters ready again; returns the state of each, or NotFound, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
-        states = _words(await self.each("kick", items, now=self.clock.now(), topic="", within=""))
+        states = _words(await self.each("kick", items, now=self.clock.now(), topic="", within=within))
         for job_id, state in zip(ids, states, strict=True):
             if isinstance(state, str):
                 self._note_moved(job_id, state)
         return states
-
-    async def kick_one(self, job_id: str, within: str) -> str:
-        """Make a dead letter of certain topics ready again; returns its new state. Raises NotFound, WrongState."""
-        shard = shard_of(job_id, len(self.keys))
-        (result,) = judge_all(await self.call("kick", shard, (job_id,), now=self.clock.now(), topic="", within=within))
-        if isinstance(result, JobQueueError):
-            raise result
-        self._note_moved(job_id, _word(result))
-        return _word(result)
 
     async def run(self, job_id: str, within: str = "") -> int:
         """Make a delayed job due now; returns its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
@@ -416,14 +401,6 @@ def _new_note(note: bytes | None) -> bytes:
 
 def _word(state: bytes) -> str:
     return STATE_WORDS[state]
-
-
-def _only(results: Sequence[Any]) -> str:
-    """The one result. Raises what it is."""
-    (result,) = _words(results)
-    if isinstance(result, JobQueueError):
-        raise result
-    return result
 
 
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:

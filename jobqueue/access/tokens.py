@@ -46,7 +46,6 @@ SPARED = frozenset(name for name, row in _ROWS.items() if row.is_spared)
 _OPEN_TO_ALL = tuple(name for name, row in _ROWS.items() if not row.rights)
 
 _NAMES: dict[type[Any], str] = {kind: name for name, kind in inner.BY_NAME.items()} | {
-    inner.Take: "pop",
     inner.Names: "topics",
     inner.Counter: "stats",
     inner.Restore: "kick",

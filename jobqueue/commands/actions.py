@@ -16,6 +16,7 @@ from jobqueue.access.caller import CALLER
 from jobqueue.access.grants import NO_NAME, USER, Grant, actor_of
 from jobqueue.access.tokens import SHOWING, name_of
 from jobqueue.commands.answers import NOT_KNOWN, Answer
+from jobqueue.commands.table import Handover
 from jobqueue.logs import REQUEST
 from jobqueue.schema import params
 from jobqueue.schema.commands import COMMANDS
@@ -26,7 +27,7 @@ _ALWAYS = {name for name, row in COMMANDS.items() if row.logged == "always"}
 _BY_PERSONS = {name for name, row in COMMANDS.items() if row.logged == "by persons"}
 _OF_TOKENS = {"create", "revoke", "rotate"}
 _OF_OPERATIONS = {"start", "pause", "resume", "cancel"}
-_SHOWN = ("topic", "id", "name", "state", "count", "seconds", "within", "operation")
+_SHOWN = ("topic", "id", "name", "state", "count", "seconds", "operation")
 
 
 def is_action(command: Any, user: str) -> bool:
@@ -84,9 +85,9 @@ class Noted:
             log.warning("action.unfinished", error=error.message)
 
 
-async def note(actions: Actions, commands: Sequence[Any], grant: Grant) -> Noted:
+async def note(actions: Actions, commands: Sequence[Any], handover: Handover) -> Noted:
     """Note that actions begin. Raises JobQueueError; then none may begin."""
-    entries = [_entry(command, grant) for command in commands]
+    entries = [_entry(command, handover) for command in commands]
     return Noted(actions, commands, entries, await actions.note(entries))
 
 
@@ -103,9 +104,10 @@ async def note_reload(actions: Actions, changed: Sequence[str]) -> None:
         log.warning("action.unfinished", error=error.message)
 
 
-def _entry(command: Any, grant: Grant) -> dict[str, Any]:
+def _entry(command: Any, handover: Handover) -> dict[str, Any]:
     shown = {name: getattr(command, name, None) for name in _SHOWN}
-    caller = CALLER.get()
+    shown["within"] = handover.asked_within or getattr(command, "prefix", None)
+    caller, grant = CALLER.get(), handover.grant
     return {
         "actor": actor_of(grant, USER.get()),
         **({"token": grant.token_id} if grant.token_id else {}),

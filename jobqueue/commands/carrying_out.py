@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from buckets import Job, Popped, Sent
-from buckets.errors import JobQueueError, NoRoom, TopicFull, Unavailable
+from buckets.errors import JobQueueError, NoRoom, NotFound, TopicFull, Unavailable
 from buckets.shards import ACTOR
 from jobqueue.access.grants import GRANT, NO_NAME, USER, Grant, actor_of
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
@@ -45,7 +45,7 @@ _REFUSED_RIGHT = {NoRoom.code, TopicFull.code, Unavailable.code}
 
 _NAMES: dict[type[Any], str] = {
     kind: name for table in (params.BY_NAME, params.OF_TESTS, inner.BY_NAME) for name, kind in table.items()
-} | {inner.Take: "pop"}
+}
 
 
 class Commands:
@@ -73,13 +73,19 @@ class Commands:
         self.plain = Plain(engine, self, is_logged=self.is_logged)
         """Carries out those whose answers come by callback."""
 
-    async def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> list[Answer]:
+    async def answer(
+        self, commands: Sequence[Asked], reserved: list[Job], *, within: str = "", by_number: bool = False
+    ) -> list[Answer]:
         """Carry out commands as if one after the other, as far as the grant of the request (`GRANT`) lets them; returns
         an answer for each, in order. It never raises.
 
         An error in place of a command becomes its answer. Commands that have not begun by the deadline are
         UNAVAILABLE. `reserved` receives the jobs that the answers hand out, so that the caller can give them back when
         the answers reach nobody.
+
+        Dialects say more: `within`, the topic that the jobs must be in or, with a `*` at its end, how their topics must
+        begin (empty: any), where a job elsewhere is NOT_FOUND, or ALREADY_EXISTS to an add; `by_number`, that the ids
+        are numbers, `#<n>`, which may stand for other ids, too (see engine/numbered.py).
         """
         grant = GRANT.get()
         if not grant.everything:
@@ -90,7 +96,7 @@ class Commands:
             commands = await grant.checked(commands)
         actor = actor_of(grant, USER.get())
         ACTOR.set("" if actor == NO_NAME else actor)
-        handover = Handover(reserved, grant)
+        handover = Handover(reserved, grant, within, by_number=by_number)
         if len(commands) == 1:
             return await self._carry_out(type(commands[0]), commands, handover)
         return await self._carry_out_all(commands, handover)
@@ -120,15 +126,13 @@ class Commands:
         noted = None
         try:
             if self._is_action(run[0], handover.grant):
-                noted = await note(self._engine.actions, run, handover.grant)
+                noted = await note(self._engine.actions, run, handover)
             if sent:
                 answers = await native.finish(self._engine, run, handover, sent)
-            elif kind in MANY:
-                answers = await MANY[kind](self._engine, run, handover)
-            elif kind in ONE:
-                answers = [await ONE[kind](self._engine, run[0], handover)]
+            elif handover.by_number:
+                answers = [await self._begin_by_number(command, handover) for command in run]
             else:
-                answers = [failure(refused) for refused in run]
+                answers = await self._begin(kind, run, handover)
         except Exception as error:
             answers = [failed(error, command) for command in run]
         except BaseException:
@@ -139,6 +143,30 @@ class Commands:
             await noted.end(answers)
         self.count(run[0], answers, begun)
         return answers
+
+    async def _begin(self, kind: type[Any], run: Sequence[Any], handover: Handover) -> list[Answer]:
+        if kind in MANY:
+            return await MANY[kind](self._engine, run, handover)
+        if kind in ONE:
+            return [await ONE[kind](self._engine, run[0], handover)]
+        return [failure(refused) for refused in run]
+
+    async def _begin_by_number(self, command: Any, handover: Handover) -> Answer:
+        """The answer to a command on the first job that exists, of those that its number may stand for."""
+        if isinstance(command, JobQueueError):
+            return failure(command)
+        missing: Answer = {}
+        async for job_id in self._engine.numbered.ids(command.id, handover.asked_within):
+            command.id = job_id
+            try:
+                (answer,) = await self._begin(type(command), [command], handover)
+            except NotFound as error:
+                answer = failed(error, command)
+            if answer.get("code") != NotFound.code:
+                return answer
+            if not missing or "state" in answer:
+                missing = answer
+        return missing
 
     def _is_action(self, command: Any, grant: Grant) -> bool:
         """Whether a command gets an entry in the log of actions."""

@@ -5,14 +5,12 @@ the answer, as its struct describes it; jobs stay as the engine read them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
-from buckets import Added
+from buckets import Added, State
 from buckets.errors import JobQueueError, Limited
-from buckets.topics.within import both
 from jobqueue.commands import native
-from jobqueue.commands.answers import Answer, in_seconds, success
-from jobqueue.commands.table import Handover, many_inner, one_inner
+from jobqueue.commands.answers import Answer, success
+from jobqueue.commands.table import ONE, Handover, many_inner, one_inner
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.new_jobs import Copy
 from jobqueue.schema import inner
@@ -21,9 +19,7 @@ from jobqueue.schema import inner
 @many_inner
 async def add(engine: Engine, commands: Sequence[inner.Add], handover: Handover) -> list[Answer]:
     """Keep jobs, those that are numbered under the next numbers."""
-    results: list[Added | list[Copy] | JobQueueError] = []
-    for within, some in groupby(commands, lambda command: command.within):
-        results += await engine.add_numbered(list(some), within=both(within, handover.within))
+    results = await engine.add_numbered(commands, within=handover.within)
     return [_added(command, result) for command, result in zip(commands, results, strict=True)]
 
 
@@ -36,77 +32,48 @@ def _added(command: inner.Add, result: Added | list[Copy] | JobQueueError) -> An
 
 @one_inner
 async def pop(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
-    """Reserve the next ready jobs, and number them."""
+    """Reserve the next ready jobs, or one by its id, and number them."""
     handover.check(command)
+    if command.id is not None:
+        return await _taken(engine, command, handover)
     jobs, numbers = await engine.pop_numbered(command, handover.room, owner=handover.grant.owner)
-    handover.reserved.extend(jobs)
-    handover.take(jobs)
+    handover.hand_out(jobs)
     return success(jobs=jobs, numbers=numbers)
 
 
-@one_inner
-async def take(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
-    """Reserve one job by its name."""
-    handover.check(command)
+async def _taken(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
     try:
-        job = await engine.numbered.take(command, handover.within)
+        job = await engine.take(command, handover.within)
     except Limited:
-        return success(job=None)
-    handover.reserved.append(job)
-    handover.take([job])
-    return success(job=job)
+        return success(jobs=[])
+    handover.hand_out([job])
+    return success(jobs=[job])
 
 
 @one_inner
 async def finish(engine: Engine, command: inner.Finish, handover: Handover) -> Answer:
-    """The job is done."""
-    return success(id=command.id, state=await engine.numbered.finish(command, handover.within))
+    """The job is done, or is deleted if nobody ever had it."""
+    (result,) = await engine.finish([command], within=handover.within, settles=command.settles)
+    return native.finished(command, result)
 
 
 @one_inner
 async def delete(engine: Engine, command: inner.Delete, handover: Handover) -> Answer:
-    """Cancel a job."""
-    return success(id=command.id, state="deleted", was=await engine.numbered.delete(command, handover.within))
+    """Cancel a job, unless it is in a state to spare."""
+    spares = [State[word.upper()] for word in command.spares]
+    (was,) = await engine.delete([command], within=handover.within, spares=spares)
+    return native.deleted(command, was)
 
 
-@one_inner
-async def touch(engine: Engine, command: inner.Touch, handover: Handover) -> Answer:
-    """Restart the lease of a reserved job."""
-    return success(
-        id=command.id, state="reserved", until=in_seconds(await engine.numbered.touch(command, handover.within))
-    )
-
-
-@one_inner
-async def release(engine: Engine, command: inner.Release, handover: Handover) -> Answer:
-    """Give a reserved job back."""
-    moved = await engine.numbered.release(command, engine.policies.default_backoff_ms, handover.within)
-    return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
-
-
-@one_inner
-async def bury(engine: Engine, command: inner.Bury, handover: Handover) -> Answer:
-    """Move a reserved job to the dead letters."""
-    return success(id=command.id, state=await engine.numbered.bury(command, handover.within))
-
-
-@one_inner
-async def kick(engine: Engine, command: inner.Kick, handover: Handover) -> Answer:
-    """Make a dead letter ready again."""
-    return success(id=command.id, state=await engine.numbered.kick(command, handover.within), count=1)
-
-
-@one_inner
-async def run(engine: Engine, command: inner.Run, handover: Handover) -> Answer:
-    """Make a delayed job due now."""
-    return success(id=command.id, state="ready", due=in_seconds(await engine.numbered.run(command, handover.within)))
+ONE[inner.Release] = native.release
+ONE[inner.Bury] = native.bury
 
 
 @one_inner
 async def get(engine: Engine, command: inner.Get, handover: Handover) -> Answer:
     """A job, or what is remembered of it."""
     handover.check(command)
-    job = await engine.numbered.get(command, handover.within)
+    job = await engine.job(command.id, handover.within)
     handover.take([job])
     return success(job=job)
 
@@ -123,11 +90,10 @@ async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answe
 @one_inner
 async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all that begin alike."""
-    prefix = command.within.removesuffix("*")
     if command.each:
-        return success(topics=await engine.listing.each(prefix, handover.within, command.waits))
+        return success(topics=await engine.listing.each(command.prefix, handover.within, command.waits))
     if command.topic is None:
-        figures = await engine.listing.figures(prefix, handover.within)
+        figures = await engine.listing.figures(command.prefix, handover.within)
         return success(figures=figures, known=True, paused_until=None)
     figures, status = await engine.stats(command.topic, handover.within, command.waits)
     assert status  # that of the topic
@@ -137,7 +103,7 @@ async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Ans
 @one_inner
 async def names(engine: Engine, command: inner.Names, handover: Handover) -> Answer:
     """The names of all topics that begin alike."""
-    return success(names=await engine.listing.names(command.within.removesuffix("*"), handover.within))
+    return success(names=await engine.listing.names(command.prefix, handover.within))
 
 
 @one_inner

@@ -39,7 +39,7 @@ from jobqueue.commands.answers import (
 from jobqueue.commands.table import Handover, many, one
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.new_jobs import Copy
-from jobqueue.schema import inner, params
+from jobqueue.schema import params
 
 _DESCRIBED = 25  # jobs, before others have their turn: half a millisecond
 
@@ -127,7 +127,7 @@ _WRONG_STATE = {  # by the name of the struct, which commands of dialects share
     "Delete": "the job is {state}",
     "Kick": "only a dead job can be kicked; this one is {state}",
     "Run": "only a delayed job can be run; this one is {state}",
-    "Take": "only a delayed, ready or dead job can be taken; this one is {state}",
+    "Pop": "only a delayed, ready or dead job can be taken; this one is {state}",
     "Update": "only a delayed or ready job can be updated; this one is {state}",
 }
 
@@ -147,10 +147,11 @@ async def delete(engine: Engine, commands: Sequence[params.Delete], handover: Ha
     succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first: it does not
     say that somebody else did."""
     results = await engine.delete(commands, within=handover.within)
-    return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
+    return [deleted(command, result) for command, result in zip(commands, results, strict=True)]
 
 
-def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
+def deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
+    """The answer to a delete."""
     if isinstance(was, JobQueueError):
         return failed(was, command)
     return success(id=command.id, state="deleted", was=was, **_durable(command))
@@ -166,10 +167,9 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     lists the worker with this reason, for 90 s or until it leaves."""
     handover.check(command)
     if command.id is not None:
-        return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
+        return await _taken(engine, command, handover)
     found = await engine.pop(command, handover.room, owner=handover.grant.owner)
-    handover.reserved.extend(found.jobs)
-    handover.take(found.jobs)
+    handover.hand_out(found.jobs)
     return await popped(engine, command, found)
 
 
@@ -183,15 +183,12 @@ async def popped(engine: Engine, command: params.Pop, found: Popped) -> Answer:
     return success(id=None, value=None, **why)
 
 
-async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
+async def _taken(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     try:
-        job = await engine.numbered.take(command, handover.within)
+        job = await engine.take(command, handover.within)
     except Limited as error:
         return success(id=None, value=None, **held_back(error.limit, error.opens_us))
-    except JobQueueError as error:
-        return failed(error, command)
-    handover.reserved.append(job)
-    handover.take([job])
+    handover.hand_out([job])
     return success(**handed_out(job))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from buckets import Job
+from buckets.topics.within import both
 from jobqueue.access.grants import Grant
 from jobqueue.commands.answers import Answer
 from jobqueue.engine.engine import Engine
@@ -30,17 +31,22 @@ class Handover:
     """What the answers to a request hand to its client: the jobs reserved for it, how many more bytes of jobs they may
     hold, and what its token lets it reach."""
 
-    __slots__ = ("grant", "reserved", "room")
+    __slots__ = ("asked_within", "by_number", "grant", "reserved", "room", "within")
 
-    def __init__(self, reserved: list[Job], grant: Grant) -> None:
+    def __init__(self, reserved: list[Job], grant: Grant, within: str = "", *, by_number: bool = False) -> None:
+        """`within`, `by_number`: see `Commands.answer`."""
         self.reserved = reserved
         self.grant = grant
         self.room = ROOM
-
-    @property
-    def within(self) -> str:
+        self.within = both(within, grant.within)
         """The topics within which jobs are reached, as scripts take them; empty: all."""
-        return self.grant.within
+        self.asked_within = within
+        self.by_number = by_number
+
+    def hand_out(self, jobs: Sequence[Job]) -> None:
+        """Note jobs that were reserved, and count their bytes."""
+        self.reserved.extend(jobs)
+        self.take(jobs)
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Count the bytes of jobs; a million small ones add up, too."""

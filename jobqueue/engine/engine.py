@@ -41,7 +41,6 @@ from buckets import Stats as Figures
 from buckets.access import Action, Actions, Fields
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from buckets.pool.limits import NO_LIMIT
-from buckets.topics.within import both
 from jobqueue.access.caller import CALLER
 from jobqueue.access.issuing import Issuing
 from jobqueue.engine.by_callback import ByCallback, NumberedByCallback
@@ -152,8 +151,8 @@ class Engine:
         self._walk = walk
         self._waiting = waiting
         self._pollers = pollers
-        self.numbered = Numbered(pool, pollers, self._secured_pool)
-        """Jobs by their numbers, as dialects name them."""
+        self.numbered = Numbered(pool)
+        """The numbers of jobs, as dialects name them."""
         self.scheduling = Scheduling(pool, self._pool_for, lambda: self.policies)
         """Schedules."""
         self.forecasting = Forecasting(topics, self.scheduling, lambda: self.policies)
@@ -217,12 +216,6 @@ class Engine:
                     command.durability = durability
 
         return self._durable.wanting([command.durability or self._durability for command in commands], report)
-
-    def _secured_pool(self) -> Pool | DurablePool:
-        """As `_pool_for`, for one change with the default durability that is not reported."""
-        if self._durability == LOCAL:
-            return self._pool
-        return self._durable.wanting([self._durability], lambda reached: None)
 
     async def add(
         self, commands: Sequence[params.Add], *, within: str = ""
@@ -296,6 +289,13 @@ class Engine:
         """The status of the topics of a pop, which may be the reason why it found no job."""
         return await self._topics.status(command.topics or [command.topic or ""])
 
+    async def take(self, command: params.Pop, within: str = "") -> Job:
+        """Reserve the job that a pop names. Raises NotFound, Reserved, WrongState, Limited."""
+        worker = command.worker or ""
+        job = await self._pool.take(command.id or "", ttr_ms=ms_or_none(command.ttr), worker=worker, within=within)
+        self._pollers.end(self._pollers.begin(worker, CALLER.get(), [job.topic]), [job])
+        return job
+
     async def pop_numbered(self, command: inner.Pop, room: int, *, owner: str = "") -> tuple[list[Job], list[int]]:
         """As `pop`, with a number for each job where the command asks for them."""
         popped = await self.pop(command, room, owner=owner, by_priority=command.by_priority)
@@ -314,18 +314,20 @@ class Engine:
         self._pool.unpop_later(jobs)
 
     async def finish(
-        self, commands: Sequence[params.Finish], sent: Sent | None = None, *, within: str = ""
+        self, commands: Sequence[params.Finish], sent: Sent | None = None, *, within: str = "", settles: bool = False
     ) -> list[str | JobQueueError]:
-        """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
-        changes that are to be more than local."""
+        """End jobs; returns the new state of each, or the error. `sent`, `settles`: as in `Pool.finish`; `sent` is not
+        called for changes that are to be more than local."""
         ends = [(command.id, command.lease) for command in commands]
-        states = await self._pool_for(commands).finish(ends, sent, within=within)
+        states = await self._pool_for(commands).finish(ends, sent, within, settles=settles)
         self._pollers.finished(ends, states)
         return states
 
-    async def delete(self, commands: Sequence[params.Delete], *, within: str = "") -> list[str | JobQueueError]:
-        """Cancel jobs; returns the state that each was in, or the error."""
-        return await self._pool_for(commands).delete([command.id for command in commands], within=within)
+    async def delete(
+        self, commands: Sequence[params.Delete], *, within: str = "", spares: Sequence[State] = ()
+    ) -> list[str | JobQueueError]:
+        """Cancel jobs, except those in a state to spare; returns the state that each was in, or the error."""
+        return await self._pool_for(commands).delete([command.id for command in commands], within, spares)
 
     async def touch(self, command: params.Touch, within: str = "") -> int:
         """Restart the lease; returns when it ends, in ms. Raises NotFound, NotReserved, StaleLease."""
@@ -341,16 +343,22 @@ class Engine:
             counts=command.attempt is not False,
             reason=command.reason or "",
             ladder_ms=self.policies.default_backoff_ms,
+            note=command.note if isinstance(command, inner.Release) else None,
+            priority=command.priority if isinstance(command, inner.Release) else None,
             within=within,
         )
 
     async def bury(self, command: params.Bury, within: str = "") -> str:
         """Move a reserved job to the dead letters; returns its new state. Raises NotFound, NotReserved, StaleLease."""
-        return await self._pool.bury(command.id, command.lease, command.reason or "", within=within)
+        note = command.note if isinstance(command, inner.Bury) else None
+        return await self._pool.bury(command.id, command.lease, command.reason or "", note, within)
 
     async def kick(self, job_id: str, within: str = "") -> str:
         """Make a dead letter ready again; returns its state. Raises NotFound, WrongState."""
-        return await self._pool.kick_one(job_id, within)
+        (state,) = await self._pool.kick([job_id], within)
+        if isinstance(state, JobQueueError):
+            raise state
+        return state
 
     async def kick_topic(self, topic: str, count: int) -> int:
         """Make up to `count` dead letters of a topic ready again; returns how many there were."""
@@ -372,11 +380,16 @@ class Engine:
             within=within,
         )
 
-    async def get(self, job_id: str, within: str = "") -> tuple[Job, int | None]:
-        """A job or its tombstone, and the end of its topic's pause, as `Topic.paused_until`. Raises NotFound."""
+    async def job(self, job_id: str, within: str = "") -> Job:
+        """A job or its tombstone. Raises NotFound."""
         job = await self._pool.get(job_id, within)
         if job is None:
             raise NotFound
+        return job
+
+    async def get(self, job_id: str, within: str = "") -> tuple[Job, int | None]:
+        """A job or its tombstone, and the end of its topic's pause, as `Topic.paused_until`. Raises NotFound."""
+        job = await self.job(job_id, within)
         return job, await self._topics.paused_until(job.topic, near=job_id)
 
     async def explain(self, command: params.Explain, within: str = "") -> dict[str, Any]:
@@ -393,10 +406,9 @@ class Engine:
         """Bring jobs back from the journal; how many came back."""
         if self.restores is None:
             raise BadField("there is no journal to restore from, and what it would restore is not lost")
-        reached = both(command.within, within)
         if command.id is not None:
-            return await self.restores.one(command.id, reached)
-        return await self.restores.all(reached, skips_overdue=command.skips_overdue)
+            return await self.restores.one(command.id, within)
+        return await self.restores.all(within, skips_overdue=command.skips_overdue)
 
     async def stats(self, topic: str | None, within: str = "", waits: int = 0) -> tuple[Figures, TopicStatus | None]:
         """The figures of a topic and its status, or the figures of all topics, or of those within; `waits` as in

@@ -1,8 +1,8 @@
-"""The contract of the protocols that the service speaks, and the tables of them.
+"""The contract of the dialects, and the table of them.
 
 A protocol turns the bytes of a request into commands, and their answers into a reply in its own form, errors included.
-It is one file or folder here and knows none of the others. The native one is always there; the others are dialects:
-the protocols of other systems, over HTTP or on connections of their own, which the settings open.
+It is one file or folder here and knows none of the others. The native one, `command`, is always there; the others are
+dialects: the protocols of other systems, over HTTP or on connections of their own, which the settings open.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 
@@ -27,12 +27,6 @@ from jobqueue.schema.inner import Inner
 from jobqueue.schema.params import Command
 from jobqueue.settings import Settings
 
-PROTOCOLS = {"command": "jobqueue.protocols.command.protocol:CommandProtocol"}
-"""The import string of each protocol by its name."""
-OF_TESTS = PROTOCOLS | {"command": "jobqueue.protocols.command.protocol:TestProtocol"}
-"""Those of a test service."""
-NATIVE = "command"
-"""The protocol that has the fast path."""
 DIALECTS = {
     "camellia": "jobqueue.protocols.camellia.dialect:CamelliaDialect",
     "mykit": "jobqueue.protocols.mykit:MykitDialect",
@@ -43,7 +37,6 @@ DIALECTS = {
 """The import string of each dialect by its name in the settings. One that is off is not imported."""
 
 JSON = "application/json"
-Form = TypeVar("Form")
 
 
 class Reply(Struct, gc=False):
@@ -54,40 +47,6 @@ class Reply(Struct, gc=False):
     retry_after: int | None = None
     """Seconds after which the client should try again, where that helps."""
     content_type: str = JSON
-
-
-class Protocol(ABC, Generic[Form]):
-    """A protocol: its requests are POSTed to its path. `Form` is what `render` needs to know of a request."""
-
-    path: ClassVar[str]
-
-    def __init__(self, commands: Commands, settings: Settings) -> None:
-        self._commands = commands
-        self._max_body_bytes = settings.max_body_bytes
-
-    async def handle(self, data: bytes, reserved: list[Job]) -> Reply:
-        """The reply to a request with this body. `reserved`: see `Commands.answer`."""
-        try:
-            commands, form = self.parse(data)
-        except Exception as error:
-            return self.refuse(error)
-        return self.render(await self._commands.answer(commands, reserved), form)
-
-    def refuse(self, error: Exception) -> Reply:
-        """The reply to a request that is not read, or cannot be."""
-        return self.render_error(self._commands.refuse(error))
-
-    @abstractmethod
-    def parse(self, data: bytes) -> tuple[list[Command | BadRequest], Form]:
-        """The commands of a request; an error takes the place of a refused one. Raises BadRequest for the whole."""
-
-    @abstractmethod
-    def render(self, answers: list[Answer], form: Form) -> Reply:
-        """The reply with the answers to the commands of a request."""
-
-    @abstractmethod
-    def render_error(self, answer: Answer) -> Reply:
-        """The reply to a request that was refused as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +81,18 @@ class Dialect(ABC, Generic[Options]):
         self.refuses_jobs = False
         """Whether it takes no more jobs, where its own server can do that: the service got SIGUSR1."""
 
-    async def ask(self, command: Inner | Command | BadRequest, reserved: list[Job] | None = None) -> Answer:
+    async def ask(
+        self,
+        command: Inner | Command | BadRequest,
+        reserved: list[Job] | None = None,
+        *,
+        within: str = "",
+        by_number: bool = False,
+    ) -> Answer:
         """The answer to a command, or to what refuses one, as far as the request may do that: whoever let it in has set
-        `GRANT`. `reserved` receives the jobs that it hands out: see `Commands.answer`."""
-        return (await self.tools.commands.answer([command], [] if reserved is None else reserved))[0]
+        `GRANT`. `reserved` receives the jobs that it hands out; `within`, `by_number`: see `Commands.answer`."""
+        taken = [] if reserved is None else reserved
+        return (await self.tools.commands.answer([command], taken, within=within, by_number=by_number))[0]
 
     def drain(self) -> None:
         """The service begins to stop. No further connections come."""
@@ -189,14 +156,5 @@ class SocketDialect(Dialect[Options]):
 
 def load_dialect(name: str) -> type[Dialect[Any]]:
     """A dialect of the table."""
-    return cast(type[Dialect[Any]], _member(DIALECTS[name]))
-
-
-def load(name: str, table: Mapping[str, str] = PROTOCOLS) -> type[Protocol[object]]:
-    """A protocol of the table."""
-    return cast(type[Protocol[object]], _member(table[name]))
-
-
-def _member(import_string: str) -> object:
-    module, _, member = import_string.partition(":")
-    return getattr(importlib.import_module(module), member)
+    module, _, member = DIALECTS[name].partition(":")
+    return cast(type[Dialect[Any]], getattr(importlib.import_module(module), member))

@@ -333,7 +333,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         job = parameters.without_tilde(call.job)
         if not is_name(job):
             return _nothing()
-        answer = await self.ask(inner.Finish(id=job, within=topic, settles=True))
+        answer = await self.ask(inner.Finish(id=job, settles=True), within=topic)
         return _nothing() if _is_done(answer) else _failed(answer)
 
     async def _peek(self, request: Request, call: Call, topic: str) -> Reply:
@@ -348,7 +348,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         job = parameters.without_tilde(call.job)
         answer: Answer = {"success": False, "code": "NOT_FOUND"}
         if is_name(job):
-            answer = await self.ask(inner.Get(id=job, within=topic))
+            answer = await self.ask(inner.Get(id=job), within=topic)
         if answer["success"] and answer["job"].state in LIVE:
             return self._look(answer["job"], call)
         if answer["success"] or answer["code"] == "NOT_FOUND":
@@ -400,8 +400,8 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
                 return _failed(page)
             if not page["jobs"]:
                 break
-            deletes = [inner.Delete(id=job.id, within=topic, spares=_NOT_DEAD) for job in page["jobs"]]
-            for deleted in await self.tools.commands.answer(deletes, []):
+            deletes = [inner.Delete(id=job.id, spares=_NOT_DEAD) for job in page["jobs"]]
+            for deleted in await self.tools.commands.answer(deletes, [], within=topic):
                 if not _is_done(deleted):
                     return _failed(deleted)
             left -= len(page["jobs"])

@@ -25,7 +25,7 @@ from jobqueue.dialect_settings import Mykit
 from jobqueue.engine.new_jobs import new_id
 from jobqueue.errors import BadField, BadHttp, BadJson, Forbidden, MethodNotAllowed, NoSuchPath, Unauthorized
 from jobqueue.protocols import HttpDialect, Reply, Request
-from jobqueue.schema import inner
+from jobqueue.schema import inner, params
 from jobqueue.schema.fields import LONGEST_NAME, TEN_YEARS_S
 from jobqueue.wires import parameters
 
@@ -181,7 +181,7 @@ class MykitDialect(HttpDialect[Mykit]):
     async def _push(self, request: Request) -> Reply:
         push = read(request.body)
         job_id = push.id or self._made_id(push)
-        answer = await self.ask(self._new(push, job_id))
+        answer = await self.ask(self._new(push, job_id), within=self._within)
         return done(job_id) if answer["success"] else failed(answer)
 
     def _made_id(self, push: Push) -> str:
@@ -199,7 +199,6 @@ class MykitDialect(HttpDialect[Mykit]):
             delay=push.delay_ms / 1000 if due_s is None else None,
             at=None if due_s is None else max(due_s, 0.0),
             if_exists="replace",
-            within=self._within,
             headers=push.headers or None,
         )
 
@@ -223,13 +222,13 @@ class MykitDialect(HttpDialect[Mykit]):
         return f"{self.options.prefix}*" if self.options.prefix else ""
 
     async def _delete(self, request: Request) -> Reply:
-        answer = await self.ask(inner.Delete(id=self._job(request), within=self._within))
+        answer = await self.ask(params.Delete(id=self._job(request)), within=self._within)
         if answer["success"]:
             return done(None, "the job was deleted before" if answer["was"] == "deleted" else None)
         return done(None, answer["error"]) if answer["code"] in _ENDED else failed(answer)
 
     async def _finish(self, request: Request) -> Reply:
-        answer = await self.ask(inner.Finish(id=self._job(request), within=self._within))
+        answer = await self.ask(params.Finish(id=self._job(request)), within=self._within)
         return done(None) if answer["success"] else failed(answer)
 
     async def _restore_job(self, request: Request) -> Reply:
@@ -237,17 +236,17 @@ class MykitDialect(HttpDialect[Mykit]):
         if _parameters(request).text("jobId") is None:
             return refused(400, "there is no jobId", request.path)
         job_id = self._job(request)
-        answer = await self.ask(inner.Kick(id=job_id, within=self._within))
+        answer = await self.ask(params.Kick(id=job_id), within=self._within)
         if answer["success"] or answer.get("state") in _LIVE:
             return done(None)
         if answer["code"] in _ENDED and self.tools.settings.journal:
-            answer = await self.ask(inner.Restore(id=job_id, within=self._within))
+            answer = await self.ask(inner.Restore(id=job_id), within=self._within)
         return done(None) if answer["success"] else failed(answer)
 
     async def _restore(self, request: Request) -> Reply:
         runs = _parameters(request).truth("expire")
         begun = time.monotonic()
-        answer = await self.ask(inner.Restore(within=self._within, skips_overdue=runs is False))
+        answer = await self.ask(inner.Restore(skips_overdue=runs is False), within=self._within)
         if not answer["success"]:
             return failed(answer)
         return done(f"restored {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")
@@ -256,7 +255,7 @@ class MykitDialect(HttpDialect[Mykit]):
         if not self.options.clear_all:
             raise BadField("clearAll is off; the setting clear_all allows it")
         begun = time.monotonic()
-        answer = await self.ask(inner.Purge(within=self.options.prefix))
+        answer = await self.ask(inner.Purge(prefix=self.options.prefix))
         if not answer["success"]:
             return failed(answer)
         return done(f"deleted {answer['count']} jobs in {(time.monotonic() - begun) * 1000:.0f} ms")

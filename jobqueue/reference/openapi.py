@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadHttp
-from jobqueue.protocols import NATIVE, load
 from jobqueue.protocols.command import protocol
 from jobqueue.reference import Entry, codes, entries
 from jobqueue.schema import answers
@@ -32,7 +31,7 @@ def description() -> Schema:
         "info": {"title": "jobqueue", "version": importlib.metadata.version("jobqueue"), "description": _ABOUT},
         "servers": [{"url": "/"}],
         "paths": {
-            load(NATIVE).path: {"post": _command()},
+            protocol.CommandProtocol.path: {"post": _command()},
             "/": {"get": _read("list", "The paths of this service", _json({"type": "object"}))},
             "/healthz": {
                 "get": _read(

@@ -1,11 +1,8 @@
-"""The commands as dialects give them: those of the native protocol with more options, and a few that it does not have.
+"""The commands that only dialects give: native ones with more options, and a few that the native protocol lacks.
 
 Units, ranges and meanings are those of the native fields. Nobody checks these commands again: a dialect keeps to the
 ranges, and answers what is outside of them itself. Where an answer differs from the native one, the struct says so:
-jobs are given as the engine read them.
-
-A job is named by its id, or by a number: `#<n>`; where `within` is one topic, then `#<n>@<topic>`; then the alias.
-Where none of them is found, or the job is not within: NOT_FOUND.
+jobs are given as the engine read them. What else a dialect may ask for holds for all commands: see `Commands.answer`.
 """
 
 from __future__ import annotations
@@ -15,9 +12,6 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from jobqueue.schema import params
-
-Name = str | int
-"""An id, or a number of the namespace's counter."""
 
 
 class Add(params.Add, tag="add"):
@@ -30,13 +24,12 @@ class Add(params.Add, tag="add"):
     keeps_body: bool = False
     """Its tombstone keeps the body."""
     numbered: bool = False
-    within: str = ""
-    """As in Take: ALREADY_EXISTS for the id of a job elsewhere."""
 
 
 class Pop(params.Pop, tag="pop"):
-    """Answers `jobs` (a list of Job, also for one) and, with `numbered`, `numbers`: the number of each. A `wait` may be
-    of any length, also `math.inf`. It ends early when the worker leaves or the service stops."""
+    """Answers `jobs` (a list of Job, also for one) and, with `numbered`, `numbers`: the number of each. With `id`,
+    `jobs` is empty where the job's topic has reached a limit. A `wait` may be of any length, also `math.inf`. It ends
+    early when the worker leaves or the service stops."""
 
     by_priority: bool = False
     """Jobs of the highest priority in any of the topics come first; among equals, in the order of topics. With several
@@ -45,87 +38,36 @@ class Pop(params.Pop, tag="pop"):
     """Give each job a number: its own; for `copies` also that of `#<n>@<topic>`; else a new one, and an alias."""
 
 
-class Take(Struct):
-    """Reserve one job by its name: a delayed, ready or dead one. Answers `job`; None: its topic has
-    reached a limit. RESERVED, NOT_FOUND, WRONG_STATE."""
+class Finish(params.Finish, tag="finish"):
+    """With `settles`, a job that was never delivered is deleted instead of NOT_RESERVED, and one that was deleted
+    before stays so; the answer's `state` says which."""
 
-    id: Name
-    ttr: float | None = None
-    worker: str | None = None
-    within: str = ""
-    """The topic that the job must be in, or, with a `*` at its end, how its topic must begin; empty: any."""
-
-
-class Finish(Struct):
-    """As the native one. With `settles`, a job that was never delivered is deleted instead of NOT_RESERVED, and one
-    that was deleted before stays so; the answer's `state` says which."""
-
-    id: Name
-    lease: int | None = None
-    within: str = ""
     settles: bool = False
 
 
-class Delete(Struct):
-    """As the native one. A job in one of the states to spare is RESERVED or WRONG_STATE."""
+class Delete(params.Delete, tag="delete"):
+    """A job in one of the states to spare is RESERVED or WRONG_STATE."""
 
-    id: Name
-    within: str = ""
     spares: tuple[str, ...] = ()
 
 
-class Touch(Struct):
-    """As the native one."""
+class Release(params.Release, tag="release"):
+    """May replace the note (None: it stays) and the priority. Its `state` is dead where its tries were used up."""
 
-    id: Name
-    lease: int | None = None
-    ttr: float | None = None
-    within: str = ""
-
-
-class Release(Struct):
-    """As the native one; may replace the note (None: it stays) and the priority. Its `state` is dead where its tries
-    were used up."""
-
-    id: Name
-    lease: int | None = None
-    delay: float | None = None
-    attempt: bool | None = None
-    reason: str | None = None
     note: bytes | None = None
     priority: int | None = None
-    within: str = ""
 
 
-class Bury(Struct):
-    """As the native one; may replace the note."""
+class Bury(params.Bury, tag="bury"):
+    """May replace the note."""
 
-    id: Name
-    lease: int | None = None
-    reason: str | None = None
     note: bytes | None = None
-    within: str = ""
-
-
-class Kick(Struct):
-    """Make one dead job ready. (Those of a topic: the native kick.)"""
-
-    id: Name
-    within: str = ""
-
-
-class Run(Struct):
-    """Make a delayed job due now."""
-
-    id: Name
-    within: str = ""
 
 
 class Get(Struct):
     """Answers `job`: a Job, or a tombstone."""
 
-    id: Name
-    within: str = ""
+    id: str
     body: bool = True
     """Whether its body is shown: a token needs the right `bodies` for that."""
 
@@ -143,11 +85,10 @@ class Peek(Struct):
 
 class Stats(Struct):
     """Answers `figures` (buckets.Stats), `known`: whether the topic exists, and `paused_until`: ms since the epoch, 0
-    until it is resumed, None if it is not paused. Without a topic: the sums of all topics that begin with `within`,
-    with or without a `*` at its end."""
+    until it is resumed, None if it is not paused. Without a topic: the sums of all topics that begin with `prefix`."""
 
     topic: str | None = None
-    within: str = ""
+    prefix: str = ""
     each: bool = False
     """Answers `topics` instead: the figures of each of them, by name."""
     waits: int = 0
@@ -156,9 +97,9 @@ class Stats(Struct):
 
 
 class Names(Struct):
-    """Answers `names`: those of all topics that begin with `within`. It costs little, whatever their number."""
+    """Answers `names`: those of all topics that begin with `prefix`. It costs little, whatever their number."""
 
-    within: str = ""
+    prefix: str = ""
 
 
 class Counter(Struct):
@@ -166,11 +107,11 @@ class Counter(Struct):
 
 
 class Purge(Struct):
-    """Delete jobs: of a topic, or of all topics that begin with `within`; in one state, or in all. Answers `count`;
+    """Delete jobs: of a topic, or of all topics that begin with `prefix`; in one state, or in all. Answers `count`;
     it ends when all are gone that existed when it began; later ones stay."""
 
     topic: str | None = None
-    within: str = ""
+    prefix: str = ""
     state: Literal["delayed", "ready", "reserved", "dead"] | None = None
 
 
@@ -180,28 +121,9 @@ class Restore(Struct):
     service has no journal; UNAVAILABLE where that cannot be read, or does not get on."""
 
     id: str | None = None
-    within: str = ""
     skips_overdue: bool = False
     """Jobs whose time has passed stay away, instead of being ready at once."""
 
 
-Inner = (
-    Add
-    | Pop
-    | Take
-    | Finish
-    | Delete
-    | Touch
-    | Release
-    | Bury
-    | Kick
-    | Run
-    | Get
-    | Peek
-    | Stats
-    | Names
-    | Counter
-    | Purge
-    | Restore
-)
+Inner = Add | Pop | Finish | Delete | Release | Bury | Get | Peek | Stats | Names | Counter | Purge | Restore
 BY_NAME: dict[str, type[Any]] = {each.__name__.lower(): each for each in get_args(Inner)}

@@ -18,12 +18,13 @@ from typing import NamedTuple
 from jobqueue.access.authentication import credential
 from jobqueue.access.grants import HEADER
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS
-from jobqueue.protocols import NATIVE, Reply, load
+from jobqueue.protocols import Reply
+from jobqueue.protocols.command.protocol import CommandProtocol
 
 SERVER = "jobqueue"  # the `Server` header: no versions, which would help only attackers
 LONGEST_HEAD = 4096  # bytes; below all bounds of aiohttp's
 _MOST_FIELDS = 64  # aiohttp takes 128
-_FIRST = f"POST {load(NATIVE).path} HTTP/1.1\r\n".encode()
+_FIRST = f"POST {CommandProtocol.path} HTTP/1.1\r\n".encode()
 _FIELD = rb"[A-Za-z0-9-]{1,64}: [!-~](?:[ -~]*[!-~])?\r\n"
 _HEAD = re.compile(re.escape(_FIRST) + rb"((?:" + _FIELD + rb")+)\r\n")
 _BEGUN = re.compile(rb"(?:" + _FIELD + rb")*(?:[A-Za-z0-9-]{1,64}(?::(?: (?:[!-~][ -~]*\r?)?)?)?|\r)?")

@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -26,9 +26,10 @@ from jobqueue.engine.engine import Engine
 from jobqueue.errors import Forbidden, ShuttingDown
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
-from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
+from jobqueue.protocols import HttpDialect, Reply
 from jobqueue.protocols.command.fast_path import FastPath
 from jobqueue.protocols.command.in_flight import Desk
+from jobqueue.protocols.command.protocol import CommandProtocol, Read
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
 from jobqueue.web.answering import AiohttpClient, body_of, let_in, let_read, respond, response_to
@@ -78,8 +79,7 @@ class Pages:
         return handle
 
     async def _root(self, request: web.Request) -> web.Response:
-        commands = load(NATIVE).path
-        return _json({"service": "jobqueue", "commands": commands, "paths": [*self.handlers][1:]})
+        return _json({"service": "jobqueue", "commands": CommandProtocol.path, "paths": [*self.handlers][1:]})
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return _json({"status": "up"})
@@ -133,13 +133,12 @@ class Web:
         metrics: Metrics,
         scrape: Scrape,
         entry: Entry,
-        protocols: Mapping[str, str] = PROTOCOLS,
+        protocol: type[CommandProtocol] = CommandProtocol,
     ) -> None:
         self._engine = engine
         commands = Commands(engine, metrics, settings.redis_timeout_s, logs_views=settings.log_body_views)
-        self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
-        self._native = self._protocols[NATIVE]
-        desk = Desk(engine, commands, self._native.render, partial(respond, engine.give_back))
+        self._protocol = protocol(commands, settings)
+        desk = Desk(engine, commands, self._protocol.render, partial(respond, engine.give_back))
         self._fast_path = FastPath(desk, settings.max_body_bytes)
         self._entry = entry
         self._for_all = entry.for_all
@@ -168,8 +167,7 @@ class Web:
         application = web.Application(
             client_max_size=self.most_bytes, middlewares=[self._below_mounts] if self._mounts else []
         )
-        for protocol in self._protocols.values():
-            application.router.add_post(protocol.path, self._complete_path(protocol))
+        application.router.add_post(CommandProtocol.path, self._command)
         for path, handler in self._pages.items():
             application.router.add_get(path, handler)
         application.on_response_prepare.extend((_name_server, let_read))
@@ -203,32 +201,29 @@ class Web:
             connection.complete(self.answer(refused, request_id, connection))
             return None
         begun = self._fast_path.begin(data, request_id, connection, grant)
-        if begun is None:
-            connection.complete(self.answer(data, request_id, connection))
+        if begun is None or isinstance(begun, Read):
+            connection.complete(self.answer(data, request_id, connection, begun))
+            return None
         return begun
 
     async def answer(
-        self, data: bytes | JobQueueError, request_id: str, client: Client, protocol: Protocol[object] | None = None
+        self, data: bytes | JobQueueError, request_id: str, client: Client, read: Read | None = None
     ) -> None:
-        """Answer a request by its body, or by the reason why nobody reads it: see `respond`. `protocol`: the native one
-        by default."""
-        read_by = protocol or self._native
+        """Answer a request by its body, or by the reason why nobody reads it: see `respond`. `read`: what was read of
+        it already."""
+        protocol = self._protocol
 
         async def work(reserved: list[Job]) -> Reply:
-            return await read_by.handle(data, reserved) if isinstance(data, bytes) else read_by.refuse(data)
+            return await protocol.handle(data, reserved, read) if isinstance(data, bytes) else protocol.refuse(data)
 
         await respond(self._engine.give_back, work, request_id, client)
 
-    def _complete_path(self, protocol: Protocol[object]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler of requests that are not simple."""
-
-        async def handle(request: web.Request) -> web.StreamResponse:
-            client = AiohttpClient(request, lambda: self.closing, challenges=True)
-            request_id = self._request_id(request.headers.get("X-Request-Id", ""))
-            await self.answer(await self._body(request), request_id, client, protocol)
-            return client.response
-
-        return handle
+    async def _command(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request for commands that is not simple."""
+        client = AiohttpClient(request, lambda: self.closing, challenges=True)
+        request_id = self._request_id(request.headers.get("X-Request-Id", ""))
+        await self.answer(await self._body(request), request_id, client)
+        return client.response
 
     async def _body(self, request: web.Request) -> bytes | JobQueueError:
         """The body of a request that may come in, or why it is refused."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from buckets.durable import DurablePool
 from buckets.errors import JobQueueError
-from buckets.job import Job, NewJob, Tag
+from buckets.job import Job, NewJob, State, Tag
 from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 
@@ -42,15 +44,17 @@ def _facts(job: Job) -> tuple[object, ...]:
     return job.topic, job.state, job.priority, job.cause, job.created, job.due, job.next, numbers, optional, job.body
 
 
-async def finish(pool: Pool, job_id: str, lease: int | None = None) -> str:
-    (result,) = await pool.finish([(job_id, lease)])
+async def finish(
+    pool: Pool | DurablePool, job_id: str, lease: int | None = None, within: str = "", *, settles: bool = False
+) -> str:
+    (result,) = await pool.finish([(job_id, lease)], within=within, settles=settles)
     if isinstance(result, JobQueueError):
         raise result
     return result
 
 
-async def delete(pool: Pool, job_id: str) -> str:
-    (result,) = await pool.delete([job_id])
+async def delete(pool: Pool | DurablePool, job_id: str, within: str = "", spares: Sequence[State] = ()) -> str:
+    (result,) = await pool.delete([job_id], within, spares)
     if isinstance(result, JobQueueError):
         raise result
     return result
@@ -67,8 +71,8 @@ async def state(pool: Pool, job_id: str) -> str:
     return job.state.word if job else "unknown"
 
 
-async def kick(pool: Pool, job_id: str) -> str:
-    (result,) = await pool.kick([job_id])
+async def kick(pool: Pool, job_id: str, within: str = "") -> str:
+    (result,) = await pool.kick([job_id], within)
     if isinstance(result, JobQueueError):
         raise result
     return result

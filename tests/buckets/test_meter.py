@@ -246,8 +246,8 @@ async def test_finished_jobs_are_told_by_topic_whichever_way_they_end(live_pool:
     await live_pool.add([NewJob(f"w{n}", "t", b"1") for n in range(4)] + [NewJob("once", "once", b"1", ttr_ms=0)])
     await pop(live_pool, count=3)
     await live_pool.finish([("w0", None), ("w3", None), ("nobody", None)], within="t")
-    await live_pool.finish_within("w1", None, "t")
-    await live_pool.finish_within("w3", None, "t", settles=True)  # deleted, as it was never delivered
+    await finish(live_pool, "w1", None, "t")
+    await finish(live_pool, "w3", None, "t", settles=True)  # deleted, as it was never delivered
     await live_pool.release("w2")
     await finish(live_pool, "w2")  # by the complete path
     assert notes.finished_in == {"t": 3}

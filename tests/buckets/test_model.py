@@ -44,6 +44,7 @@ from buckets.topics.topics import Bounds, Topic, Topics
 from buckets.topics.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.events.switched import switch_on
+from tests.buckets.jobs import delete, finish
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.schedules.scheduled import Scheduled
 from tests.buckets.topics.walks import peeked
@@ -374,7 +375,7 @@ class Comparison(RuleBasedStateMachine):
             "later": lambda: self.release(new.id, which, 1_000, False, ""),
             "bury": lambda: self.bury(new.id, which, "why"),
             "delete": lambda: self.delete([new.id]),
-            "kick": lambda: self.kick([new.id]),
+            "kick": lambda: self.kick([new.id], ""),
             "finish": lambda: self.finish([(new.id, "newest")]),
             "update": lambda: self.update(new.id, None, 0, 9, 1_500, b"new"),
             "run": lambda: self.run_now(new.id),
@@ -431,13 +432,13 @@ class Comparison(RuleBasedStateMachine):
         job_id = self.one(some)
         lease = self.lease(job_id, which)
         end = self.model.settle if settles else self.model.finish
-        work = self.pool.finish_within(job_id, lease, within, settles=settles)
+        work = finish(self.pool, job_id, lease, within, settles=settles)
         self.same(job_id, work, end(job_id, lease, within))
 
     @rule(some=some_id, within=withins, spares=st.lists(st.sampled_from(State), max_size=3))
     def delete_within(self, some: str | int, within: str, spares: list[State]) -> None:
         job_id = self.one(some)
-        work = self.pool.delete_within(job_id, within, spares)
+        work = delete(self.pool, job_id, within, spares)
         self.same(job_id, work, self.model.delete(job_id, within, spares))
 
     def lease(self, job_id: str, which: str) -> int | None:
@@ -517,16 +518,11 @@ class Comparison(RuleBasedStateMachine):
             self.model.bury(job_id, lease, reason, note, within),
         )
 
-    @rule(some=st.lists(some_id, min_size=1, max_size=3))
-    def kick(self, some: list[str | int]) -> None:
+    @rule(some=st.lists(some_id, min_size=1, max_size=3), within=withins)
+    def kick(self, some: list[str | int], within: str) -> None:
         kicked = [self.one(each) for each in some]
-        answers = self.run(self.pool.kick(kicked))
-        assert [answer_of(answer) for answer in answers] == [self.model.kick(job_id) for job_id in kicked]
-
-    @rule(some=some_id, within=withins)
-    def kick_one(self, some: str | int, within: str) -> None:
-        job_id = self.one(some)
-        self.same(job_id, self.pool.kick_one(job_id, within), self.model.kick(job_id, within))
+        answers = self.run(self.pool.kick(kicked, within))
+        assert [answer_of(answer) for answer in answers] == [self.model.kick(job_id, within) for job_id in kicked]
 
     @rule(topic=st.sampled_from(TOPICS), count=st.sampled_from([1, 2, 1000]))
     def kick_topic(self, topic: str, count: int) -> None:

@@ -35,6 +35,7 @@ from buckets.record import Fields, pack_record
 from buckets.scripts import SCRIPTS
 from buckets.shards import Item
 from buckets.timers.members import sign_out
+from tests.buckets.jobs import delete, finish
 from tests.buckets.operations.operating import carried_out, carry_out
 from tests.chaos.forked_service import ForkedService
 from tests.chaos.history import History
@@ -130,10 +131,10 @@ async def serve_dialects(redis: Redis) -> None:
     assert await numbers.last() >= alias
     await numbers.raise_to(alias + 1000)
     for job in popped.jobs:
-        assert await pool.finish_within(job.id, job.lease, "t") == "finished"
+        assert await finish(pool, job.id, job.lease, "t") == "finished"
     left = [job.id for job in jobs if job.id not in {job.id for job in popped.jobs}]
     assert (await pool.take(left[0])).id == left[0]
-    assert await pool.delete_within(left[1], "t*", ()) == "ready"
+    assert await delete(pool, left[1], "t*", ()) == "ready"
     await pool.close()
 
 

@@ -30,19 +30,19 @@ def engine(live_pool: Pool) -> Engine:
     return engine_on(live_pool)
 
 
-async def ask(engine: Engine, command: Any, reserved: list[Job] | None = None) -> dict[str, Any]:
+async def ask(engine: Engine, command: Any, reserved: list[Job] | None = None, **how: Any) -> dict[str, Any]:
     GRANT.set(OPEN)
-    return (await Commands(engine, Metrics(), 5.0).answer([command], [] if reserved is None else reserved))[0]
+    return (await Commands(engine, Metrics(), 5.0).answer([command], [] if reserved is None else reserved, **how))[0]
 
 
-async def done(engine: Engine, command: Any) -> dict[str, Any]:
-    answer = await ask(engine, command)
+async def done(engine: Engine, command: Any, **how: Any) -> dict[str, Any]:
+    answer = await ask(engine, command, **how)
     assert answer["success"], answer
     return answer
 
 
-async def code(engine: Engine, command: Any) -> str:
-    answer = await ask(engine, command)
+async def code(engine: Engine, command: Any, **how: Any) -> str:
+    answer = await ask(engine, command, **how)
     assert not answer["success"]
     return str(answer["code"])
 
@@ -55,16 +55,16 @@ async def test_numbered_jobs_get_ascending_numbers_and_are_found_by_them(engine:
     answers = [await done(engine, new()) for _ in range(3)]
     assert [each["number"] for each in answers] == [1, 2, 3]
     assert [each["id"] for each in answers] == ["#1", "#2", "#3"]
-    assert (await done(engine, inner.Get(2)))["job"].id == "#2"
-    assert (await done(engine, inner.Get("#2")))["job"].id == "#2"
-    assert await code(engine, inner.Get(4)) == "NOT_FOUND"
+    assert (await done(engine, inner.Get(id="#2"), by_number=True))["job"].id == "#2"
+    assert (await done(engine, inner.Get(id="#2")))["job"].id == "#2"
+    assert await code(engine, inner.Get(id="#4"), by_number=True) == "NOT_FOUND"
 
 
 async def test_a_number_that_a_job_has_already_is_skipped(engine: Engine, live_pool: Pool) -> None:
     await add(live_pool, "#1", body=b'"first"')
     await add(live_pool, "#2", body=b'"second"')
     assert (await done(engine, new()))["number"] == 3
-    assert (await done(engine, inner.Get(1)))["job"].body == b'"first"'
+    assert (await done(engine, inner.Get(id="#1"), by_number=True))["job"].body == b'"first"'
 
 
 async def test_a_counter_that_begins_again_among_many_jobs_soon_finds_a_number(engine: Engine, live_pool: Pool) -> None:
@@ -96,7 +96,7 @@ async def test_an_add_is_answered_although_another_of_its_request_finds_no_numbe
     GRANT.set(OPEN)
     answers = await Commands(engine, Metrics(), 5.0).answer([new(), new()], [])
     assert [answer.get("code") for answer in answers] == ["UNAVAILABLE", None]
-    assert (await done(engine, inner.Get(2)))["job"].state.word == "ready"
+    assert (await done(engine, inner.Get(id="#2"), by_number=True))["job"].state.word == "ready"
 
 
 async def test_several_adds_of_a_request_are_numbered(engine: Engine, live_pool: Pool) -> None:
@@ -117,16 +117,16 @@ async def test_an_add_to_a_virtual_topic_has_one_number_for_all_copies(engine: E
     answer = await done(with_virtual(engine), new(topic="all"))
     assert answer["number"] == 1
     assert [copy["id"] for copy in answer["jobs"]] == ["#1@mail", "#1@log"]
-    assert (await done(engine, inner.Get(1, within="log")))["job"].id == "#1@log"
-    assert await code(engine, inner.Get(1)) == "NOT_FOUND"
-    assert await code(engine, inner.Get(1, within="other")) == "NOT_FOUND"
+    assert (await done(engine, inner.Get(id="#1"), within="log", by_number=True))["job"].id == "#1@log"
+    assert await code(engine, inner.Get(id="#1"), by_number=True) == "NOT_FOUND"
+    assert await code(engine, inner.Get(id="#1"), within="other", by_number=True) == "NOT_FOUND"
 
 
 async def test_a_number_of_which_a_copy_exists_is_skipped(engine: Engine, live_pool: Pool) -> None:
     await add(live_pool, "#1@log", topic="log")
     answer = await done(with_virtual(engine), new(topic="all"))
     assert answer["number"] == 2
-    assert await code(engine, inner.Get("#1@mail")) == "NOT_FOUND"
+    assert await code(engine, inner.Get(id="#1@mail")) == "NOT_FOUND"
 
 
 async def test_a_pop_gives_own_numbers_and_aliases_for_foreign_jobs(engine: Engine, live_pool: Pool) -> None:
@@ -136,9 +136,9 @@ async def test_a_pop_gives_own_numbers_and_aliases_for_foreign_jobs(engine: Engi
     answer = await done(engine, inner.Pop(topic="t", count=9, numbered="jobs"))
     assert [job.id for job in answer["jobs"]] == ["#1", "order:1", "#7@t"]
     assert answer["numbers"] == [1, 2, 3]
-    assert (await done(engine, inner.Get(2)))["job"].id == "order:1"
-    assert (await done(engine, inner.Finish(3)))["state"] == "finished"
-    assert (await done(engine, inner.Get("#7@t")))["job"].state.word == "finished"
+    assert (await done(engine, inner.Get(id="#2"), by_number=True))["job"].id == "order:1"
+    assert (await done(engine, params.Finish(id="#3"), by_number=True))["state"] == "finished"
+    assert (await done(engine, inner.Get(id="#7@t")))["job"].state.word == "finished"
 
 
 async def test_copies_of_a_virtual_topic_have_their_number_where_that_is_asked_for(
@@ -148,15 +148,15 @@ async def test_copies_of_a_virtual_topic_have_their_number_where_that_is_asked_f
     await add(live_pool, "#9@log", topic="mail")
     answer = await done(engine, inner.Pop(topic="mail", count=9, numbered="copies"))
     assert answer["numbers"] == [1, 2]
-    assert (await done(engine, inner.Finish(1, within="mail")))["state"] == "finished"
-    assert (await done(engine, inner.Get("#1@mail")))["job"].state.word == "finished"
+    assert (await done(engine, params.Finish(id="#1"), within="mail", by_number=True))["state"] == "finished"
+    assert (await done(engine, inner.Get(id="#1@mail")))["job"].state.word == "finished"
 
 
 @pytest.mark.parametrize("job_id", ["#0", "#01", "#", "#x", "# 1", "#1x", "#9999999999", "#2147483648", "1"])
 async def test_an_id_that_only_looks_like_a_number_is_foreign(engine: Engine, live_pool: Pool, job_id: str) -> None:
     await add(live_pool, job_id)
     assert (await done(engine, inner.Pop(topic="t", numbered="jobs")))["numbers"] == [1]
-    assert (await done(engine, inner.Get(1)))["job"].id == job_id
+    assert (await done(engine, inner.Get(id="#1"), by_number=True))["job"].id == job_id
 
 
 async def test_a_redelivered_job_has_another_number_and_the_old_one_still_names_it(
@@ -164,9 +164,9 @@ async def test_a_redelivered_job_has_another_number_and_the_old_one_still_names_
 ) -> None:
     await add(live_pool, "a")
     first = (await done(engine, inner.Pop(topic="t", numbered="jobs")))["numbers"]
-    await done(engine, inner.Release(first[0], delay=0))
+    await done(engine, params.Release(id=f"#{first[0]}", delay=0), by_number=True)
     assert (await done(engine, inner.Pop(topic="t", numbered="jobs")))["numbers"] == [2] != first
-    assert (await done(engine, inner.Finish(first[0])))["state"] == "finished"
+    assert (await done(engine, params.Finish(id=f"#{first[0]}"), by_number=True))["state"] == "finished"
 
 
 async def test_the_jobs_of_a_pop_that_could_not_be_numbered_go_back(engine: Engine, live_pool: Pool) -> None:
@@ -186,11 +186,11 @@ async def test_the_jobs_of_a_pop_that_could_not_be_numbered_go_back(engine: Engi
 async def test_a_settling_finish_deletes_what_was_never_delivered(engine: Engine) -> None:
     for _ in range(2):
         await done(engine, new(delay=60))
-    assert await code(engine, inner.Finish(1)) == "NOT_RESERVED"
-    assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
-    assert (await done(engine, inner.Finish(2, within="t", settles=True)))["state"] == "deleted"
-    assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
-    assert await code(engine, inner.Finish(3, settles=True)) == "NOT_FOUND"
+    assert await code(engine, params.Finish(id="#1"), by_number=True) == "NOT_RESERVED"
+    assert (await done(engine, inner.Finish(id="#1", settles=True), by_number=True))["state"] == "deleted"
+    assert (await done(engine, inner.Finish(id="#2", settles=True), within="t", by_number=True))["state"] == "deleted"
+    assert (await done(engine, inner.Finish(id="#1", settles=True), by_number=True))["state"] == "deleted"
+    assert await code(engine, inner.Finish(id="#3", settles=True), by_number=True) == "NOT_FOUND"
 
 
 async def test_ends_have_the_durability_of_the_settings(live_pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +200,9 @@ async def test_ends_have_the_durability_of_the_settings(live_pool: Pool, monkeyp
     assert (await live_pool.pop(["t"])).jobs
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(live_pool.redis.meter, "secured", lambda wanted, _, changes: asked.append((wanted, changes)))
-    assert (await done(engine, inner.Finish("a")))["state"] == "finished"
-    assert (await done(engine, inner.Finish("b", within="t", settles=True)))["state"] == "deleted"
-    assert (await done(engine, inner.Delete("c", within="t")))["was"] == "ready"
+    assert (await done(engine, params.Finish(id="a")))["state"] == "finished"
+    assert (await done(engine, inner.Finish(id="b", settles=True), within="t"))["state"] == "deleted"
+    assert (await done(engine, params.Delete(id="c"), within="t"))["was"] == "ready"
     assert asked == [(REPLICATED, 1)] * 3
 
 
@@ -211,43 +211,43 @@ async def test_a_job_that_is_not_within_is_not_found_and_stays_as_it_was(engine:
     job = (await done(engine, inner.Pop(topic="a.b")))["jobs"][0]
     for within in ("a", "x.*", "a.bc", "a.b.*"):
         for command in (
-            inner.Finish(1, within=within),
-            inner.Finish(1, within=within, settles=True),
-            inner.Delete(1, within=within),
-            inner.Touch(1, within=within),
-            inner.Release(1, within=within),
-            inner.Bury(1, within=within),
-            inner.Kick(1, within=within),
-            inner.Run(1, within=within),
-            inner.Get(1, within=within),
-            inner.Take(1, within=within),
+            params.Finish(id="#1"),
+            inner.Finish(id="#1", settles=True),
+            params.Delete(id="#1"),
+            params.Touch(id="#1"),
+            params.Release(id="#1"),
+            params.Bury(id="#1"),
+            params.Kick(id="#1"),
+            params.Run(id="#1"),
+            inner.Get(id="#1"),
+            inner.Pop(id="#1"),
         ):
-            answer = await ask(engine, command)
+            answer = await ask(engine, command, within=within, by_number=True)
             assert (answer["success"], answer["code"], answer.get("state")) == (False, "NOT_FOUND", None), command
-    assert (await done(engine, inner.Get(1)))["job"].raw == job.raw
-    assert (await done(engine, inner.Finish(1, within="a.*")))["state"] == "finished"
+    assert (await done(engine, inner.Get(id="#1"), by_number=True))["job"].raw == job.raw
+    assert (await done(engine, params.Finish(id="#1"), within="a.*", by_number=True))["state"] == "finished"
 
 
 async def test_a_job_in_a_state_to_spare_is_not_deleted(engine: Engine) -> None:
     await done(engine, new())
     await done(engine, inner.Pop(topic="t"))
-    refused = await ask(engine, inner.Delete(1, spares=("reserved",)))
+    refused = await ask(engine, inner.Delete(id="#1", spares=("reserved",)), by_number=True)
     assert (refused["code"], refused["state"]) == ("RESERVED", "reserved")
-    await done(engine, inner.Bury(1))
-    refused = await ask(engine, inner.Delete(1, spares=("dead",)))
+    await done(engine, params.Bury(id="#1"), by_number=True)
+    refused = await ask(engine, inner.Delete(id="#1", spares=("dead",)), by_number=True)
     assert (refused["code"], refused["state"]) == ("WRONG_STATE", "dead")
-    assert (await done(engine, inner.Delete(1, spares=("reserved",))))["was"] == "dead"
+    assert (await done(engine, inner.Delete(id="#1", spares=("reserved",)), by_number=True))["was"] == "dead"
 
 
 async def test_moves_by_number(engine: Engine) -> None:
     await done(engine, new(delay=60))
-    assert (await done(engine, inner.Run(1)))["state"] == "ready"
-    assert await code(engine, inner.Run(1)) == "TOO_LATE"
+    assert (await done(engine, params.Run(id="#1"), by_number=True))["state"] == "ready"
+    assert await code(engine, params.Run(id="#1"), by_number=True) == "TOO_LATE"
     await done(engine, inner.Pop(topic="t"))
-    assert (await done(engine, inner.Touch(1, ttr=100)))["until"] > 0
-    assert (await done(engine, inner.Bury(1, reason="broken")))["state"] == "dead"
-    assert (await done(engine, inner.Kick(1)))["state"] == "ready"
-    refused = await ask(engine, inner.Kick(1))
+    assert (await done(engine, params.Touch(id="#1", ttr=100), by_number=True))["until"] > 0
+    assert (await done(engine, params.Bury(id="#1", reason="broken"), by_number=True))["state"] == "dead"
+    assert (await done(engine, params.Kick(id="#1"), by_number=True))["state"] == "ready"
+    refused = await ask(engine, params.Kick(id="#1"), by_number=True)
     assert refused["code"] == "WRONG_STATE" and "only a dead job" in refused["error"]
 
 
@@ -257,7 +257,7 @@ async def test_a_peek_gives_jobs_and_their_numbers(engine: Engine, live_pool: Po
     answer = await done(engine, inner.Peek("t", "delayed", count=5, numbered="jobs"))
     assert [job.id for job in answer["jobs"]] == ["a", "#1"]
     assert answer["numbers"] == [2, 1]
-    assert (await done(engine, inner.Get(2)))["job"].id == "a"
+    assert (await done(engine, inner.Get(id="#2"), by_number=True))["job"].id == "a"
     assert (await done(engine, inner.Peek("t", "ready")))["jobs"] == []
     assert (await done(engine, inner.Peek("unknown", "dead")))["jobs"] == []
 
@@ -273,13 +273,13 @@ async def test_figures_and_topics_are_those_within_a_prefix(engine: Engine, live
     for topic in ("p.a", "p.b", "q.a"):
         await add(live_pool, f"{topic}-1", topic=topic)
         await add(live_pool, f"{topic}-2", topic=topic, delay_ms=60_000)
-    for within, number in (("p.", 2), ("p.*", 2), ("", 3), ("none", 0)):
-        figures = (await done(engine, inner.Stats(within=within)))["figures"]
+    for prefix, number in (("p.", 2), ("", 3), ("none", 0)):
+        figures = (await done(engine, inner.Stats(prefix=prefix)))["figures"]
         assert (figures.counts["ready"], figures.counts["delayed"]) == (number, number)
-        topics = (await done(engine, inner.Stats(within=within, each=True)))["topics"]
+        topics = (await done(engine, inner.Stats(prefix=prefix, each=True)))["topics"]
         assert [each.counts["ready"] for each in topics.values()] == [1] * number
         assert sum(sum(each.due.values()) for each in topics.values()) == sum(figures.due.values())
-        names = (await done(engine, inner.Names(within=within)))["names"]
+        names = (await done(engine, inner.Names(prefix=prefix)))["names"]
         assert sorted(names) == sorted(topics)
     one = await done(engine, inner.Stats("p.a"))
     assert (one["figures"].counts["ready"], one["known"], one["paused_until"]) == (1, True, None)
@@ -294,7 +294,7 @@ async def test_a_purge_ends_when_all_are_gone(engine: Engine, live_pool: Pool) -
         await add(live_pool, f"{topic}-1", topic=topic)
         await add(live_pool, f"{topic}-2", topic=topic, delay_ms=60_000)
     assert (await done(engine, inner.Purge("p.a", state="ready")))["count"] == 1
-    assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
+    assert (await done(engine, inner.Purge(prefix="p.")))["count"] == 3
     counts = (await done(engine, inner.Stats()))["figures"].counts
     assert (counts["ready"], counts["delayed"]) == (1, 1)
 
@@ -315,7 +315,7 @@ async def test_a_purge_of_many_topics_spares_what_is_added_meanwhile(
         return purged
 
     monkeypatch.setattr(engine._walk, "purge", purge_and_add)
-    assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
+    assert (await done(engine, inner.Purge(prefix="p.")))["count"] == 3
     assert (await done(engine, inner.Stats()))["figures"].counts["delayed"] == 6
 
 
@@ -343,7 +343,7 @@ async def test_jobs_that_fill_the_answers_of_a_request_leave_no_room_for_more(
 
 async def test_commands_of_dialects_count_as_their_native_twins(engine: Engine) -> None:
     metrics = Metrics()
-    asked: list[inner.Inner] = [new(), inner.Pop(topic="t"), inner.Take(9), inner.Counter(), inner.Names()]
+    asked: list[inner.Inner] = [new(), inner.Pop(topic="t"), inner.Pop(id="#9"), inner.Counter(), inner.Names()]
     for each in asked:
         GRANT.set(OPEN)
         await Commands(engine, metrics, 5.0).answer([each], [])
@@ -368,13 +368,13 @@ async def test_a_debug_log_of_jobs_names_their_ids(
 async def test_a_job_is_taken_by_its_number(engine: Engine) -> None:
     await done(engine, new(delay=60))
     reserved: list[Job] = []
-    job = (await ask(engine, inner.Take(1, worker="w", ttr=7), reserved))["job"]
+    job = (await ask(engine, inner.Pop(id="#1", worker="w", ttr=7), reserved, by_number=True))["jobs"][0]
     assert [each.id for each in reserved] == ["#1"]
     assert (job.id, job.state.word, job.ttr, job.text(Tag.WORKER)) == ("#1", "reserved", 7000, "w")
-    refused = await ask(engine, inner.Take(1))
+    refused = await ask(engine, inner.Pop(id="#1"), by_number=True)
     assert (refused["code"], refused["state"]) == ("RESERVED", "reserved")
-    await done(engine, inner.Finish(1, lease=job.lease))
-    refused = await ask(engine, inner.Take(1))
+    await done(engine, params.Finish(id="#1", lease=job.lease), by_number=True)
+    refused = await ask(engine, inner.Pop(id="#1"), by_number=True)
     assert (refused["code"], refused["error"]) == (
         "WRONG_STATE",
         "only a delayed, ready or dead job can be taken; this one is finished",
@@ -385,14 +385,16 @@ async def test_a_note_goes_with_the_job_and_its_copies_until_another_takes_its_p
     await done(engine, new(note=b"first\x00"))
     job = (await done(engine, inner.Pop(topic="t")))["jobs"][0]
     assert job.note == b"first\x00"
-    await done(engine, inner.Release(1, delay=0, note=b"second", priority=9))
-    job = (await done(engine, inner.Get(1)))["job"]
+    await done(engine, inner.Release(id="#1", delay=0, note=b"second", priority=9), by_number=True)
+    job = (await done(engine, inner.Get(id="#1"), by_number=True))["job"]
     assert (job.note, job.priority) == (b"second", 9)
     await done(engine, inner.Pop(topic="t"))
-    await done(engine, inner.Bury(1, note=b""))
-    assert (await done(engine, inner.Get(1)))["job"].note == b""
+    await done(engine, inner.Bury(id="#1", note=b""), by_number=True)
+    assert (await done(engine, inner.Get(id="#1"), by_number=True))["job"].note == b""
     await done(with_virtual(engine), new(topic="all", note=b"both"))
-    assert [(await done(engine, inner.Get(2, within=each)))["job"].note for each in ("mail", "log")] == [b"both"] * 2
+    assert [
+        (await done(engine, inner.Get(id="#2"), within=each, by_number=True))["job"].note for each in ("mail", "log")
+    ] == [b"both"] * 2
 
 
 async def test_a_tombstone_keeps_the_body_where_the_add_asks_for_it(engine: Engine) -> None:
@@ -400,8 +402,8 @@ async def test_a_tombstone_keeps_the_body_where_the_add_asks_for_it(engine: Engi
     await done(engine, new())
     await done(engine, inner.Pop(topic="t", count=2))
     for number, body in ((1, b'"x"'), (2, b"")):
-        await done(engine, inner.Finish(number))
-        job = (await done(engine, inner.Get(number)))["job"]
+        await done(engine, params.Finish(id=f"#{number}"), by_number=True)
+        job = (await done(engine, inner.Get(id=f"#{number}"), by_number=True))["job"]
         assert (job.state.word, job.body) == ("finished", body)
 
 
@@ -409,9 +411,9 @@ async def test_workers_of_dialects_are_known_as_pollers(engine: Engine) -> None:
     await done(engine, new())
     await done(engine, new(topic="u", delay=60))
     await done(engine, inner.Pop(topic="t", worker="popper"))
-    await done(engine, inner.Take(2, worker="taker"))
+    await done(engine, inner.Pop(id="#2", worker="taker"), by_number=True)
     assert {poller.worker for poller, _ in engine._pollers._leases.values()} == {"popper", "taker"}
-    await done(engine, inner.Finish(1))
+    await done(engine, params.Finish(id="#1"), by_number=True)
     assert {poller.worker for poller, _ in engine._pollers._leases.values()} == {"taker"}
 
 

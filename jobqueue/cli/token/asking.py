@@ -32,6 +32,7 @@ from jobqueue.cli.client import Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 from jobqueue.commands.actions import is_action, note
 from jobqueue.commands.native import failed
+from jobqueue.commands.table import Handover
 from jobqueue.commands.tokens import carry_out
 from jobqueue.errors import BadRequest, SettingsError
 from jobqueue.redis_server.data_directory import running_at
@@ -101,7 +102,7 @@ async def _logged(issuing: Issuing, actions: Actions, command: params.Token) -> 
     grant = _operator()
     if not is_action(command, ""):
         return await carry_out(issuing, command, grant)
-    noted = await note(actions, [command], grant)
+    noted = await note(actions, [command], Handover([], grant))
     try:
         answer = await carry_out(issuing, command, grant)
     except JobQueueError as error:

@@ -13,13 +13,14 @@ from buckets import Job, State, Tag
 from buckets.errors import JobQueueError
 from jobqueue.access.authentication import Entry
 from jobqueue.access.grants import GRANT, OPEN, Grant
+from jobqueue.commands.answers import Answer
 from jobqueue.commands.plain import Plain
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.engine.by_callback import NumberedPop
 from jobqueue.protocols import Dialect
 from jobqueue.protocols.beanstalkd import parser
 from jobqueue.protocols.beanstalkd.parser import DEFAULT, PUT, Names, Parser, Request, Tubes
-from jobqueue.schema import inner
+from jobqueue.schema import inner, params
 from jobqueue.wires.stream import Stream, Streams
 
 log = structlog.get_logger()
@@ -114,14 +115,14 @@ class Desk:
         """Release the jobs of a connection that is closed, at once, without counting as a try. `grant`: with which they
         were reserved."""
         releases = [
-            inner.Release(id=held.id, lease=held.lease, delay=0, attempt=False) for held in jobs if not held.is_gone
+            params.Release(id=held.id, lease=held.lease, delay=0, attempt=False) for held in jobs if not held.is_gone
         ]
         if releases:
             task = asyncio.create_task(self._release(releases, grant))
             self._returning.add(task)
             task.add_done_callback(self._returning.discard)
 
-    async def _release(self, releases: list[inner.Release], grant: Grant) -> None:
+    async def _release(self, releases: list[params.Release], grant: Grant) -> None:
         GRANT.set(grant)
         answers = await asyncio.gather(*map(self.dialect.ask, releases))
         kept = sum(parser.of_failure(answer) is parser.INTERNAL_ERROR for answer in answers if not answer["success"])
@@ -254,6 +255,10 @@ class Connection(Stream[Run]):
             reply = await command(self, *arguments)
             if reply:
                 self.write(reply)
+
+    async def ask_by_number(self, command: inner.Inner | params.Command, reserved: list[Job] | None = None) -> Answer:
+        """The answer to a command on a job of any tube, whose id is that of a number: see `Commands.answer`."""
+        return await self.desk.dialect.ask(command, reserved, within=self.desk.names.within, by_number=True)
 
     def holds(self, number: int) -> Held | None:
         """The job that it holds under this number; a lease that has ended holds nothing."""

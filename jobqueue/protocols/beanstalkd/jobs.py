@@ -15,6 +15,7 @@ from msgspec import Raw
 from buckets import Job, State
 from jobqueue.commands.answers import Answer, success
 from jobqueue.engine.by_callback import New
+from jobqueue.engine.numbered import id_of
 from jobqueue.errors import TooLarge
 from jobqueue.protocols.beanstalkd import parser
 from jobqueue.protocols.beanstalkd.connection import Connection, Held, Run
@@ -157,7 +158,7 @@ async def _run_delayed(connection: Connection, bound: int) -> bytes:
         peeked = await ask(peek)
         if not peeked["success"]:
             return parser.of_failure(peeked)
-        answers = await asyncio.gather(*(ask(inner.Run(id=job.id, within=within)) for job in peeked["jobs"]))
+        answers = await asyncio.gather(*(ask(params.Run(id=job.id), within=within) for job in peeked["jobs"]))
         run = sum(answer["success"] for answer in answers)
         count += run
         if not run:
@@ -167,16 +168,16 @@ async def _run_delayed(connection: Connection, bound: int) -> bytes:
 
 async def kick_job(connection: Connection, number: int) -> bytes:
     """Make a buried or delayed job ready."""
-    ask, within = connection.desk.dialect.ask, connection.desk.names.within
-    answer = await ask(inner.Kick(id=number, within=within))
+    job_id = id_of(number)
+    answer = await connection.ask_by_number(params.Kick(id=job_id))
     if answer.get("code") == "WRONG_STATE":
-        answer = await ask(inner.Run(id=number, within=within))
+        answer = await connection.ask_by_number(params.Run(id=job_id))
     return parser.KICKED_ONE if answer["success"] else parser.of_failure(answer)
 
 
 async def peek(connection: Connection, number: int) -> bytes:
     """A job in any state."""
-    answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within))
+    answer = await connection.ask_by_number(inner.Get(id=id_of(number)))
     if not answer["success"]:
         return parser.of_failure(answer)
     job = answer["job"]
@@ -264,13 +265,14 @@ def _popped(connection: Connection, run: Run, soon_s: float, answers: list[Answe
     connection.answered(b"".join([_of_reserve(connection, *each, soon_s) for each in answered]))
 
 
-async def _handed_out(connection: Connection, command: inner.Pop | inner.Take) -> Answer:
+async def _handed_out(connection: Connection, command: inner.Pop) -> Answer:
     """The answer to a command that hands out a job, unless the client is gone: then the job goes back."""
     _count_worker(connection)
     reserved: list[Job] = []
     dialect = connection.desk.dialect
     try:
-        answer = await dialect.ask(command, reserved)
+        ask = dialect.ask if command.id is None else connection.ask_by_number
+        answer = await ask(command, reserved)
         if reserved:
             connection.check_client()
     except BaseException:
@@ -292,10 +294,10 @@ async def reserve(connection: Connection, *timeout_s: int) -> bytes:
 
 async def reserve_job(connection: Connection, number: int) -> bytes:
     """One job by its number: a ready, delayed or buried one."""
-    answer = await _handed_out(connection, inner.Take(id=number, within=connection.desk.names.within))
+    answer = await _handed_out(connection, inner.Pop(id=id_of(number)))
     if not answer["success"]:
         return parser.of_failure(answer)
-    return _reserved(connection, number, answer["job"]) if answer["job"] else parser.NOT_FOUND
+    return _reserved(connection, number, *answer["jobs"]) if answer["jobs"] else parser.NOT_FOUND
 
 
 def _count_worker(connection: Connection) -> None:
@@ -361,13 +363,12 @@ def _deleted(connection: Connection, number: int, answer: Answer) -> bytes:
 
 async def delete(connection: Connection, number: int) -> bytes:
     """A job that it holds is finished. Another one is deleted, unless somebody has reserved it."""
-    desk = connection.desk
     held = connection.holds(number)
     if held is None:
-        delete = inner.Delete(id=number, within=desk.names.within, spares=("reserved",))
-        answer = await desk.dialect.ask(delete)
+        answer = await connection.ask_by_number(inner.Delete(id=id_of(number), spares=("reserved",)))
         return parser.DELETED if answer["success"] else parser.of_failure(answer)
-    answer = _DONE if held.is_gone else await desk.dialect.ask(params.Finish(id=held.id, lease=held.lease))
+    finish = params.Finish(id=held.id, lease=held.lease)
+    answer = _DONE if held.is_gone else await connection.desk.dialect.ask(finish)
     return _deleted(connection, number, answer)
 
 
@@ -410,7 +411,7 @@ async def touch(connection: Connection, number: int) -> bytes:
     if held is None or held.is_gone:
         return parser.NOT_FOUND
     begun = connection.now
-    answer = await connection.desk.dialect.ask(inner.Touch(id=held.id, lease=held.lease))
+    answer = await connection.desk.dialect.ask(params.Touch(id=held.id, lease=held.lease))
     if not answer["success"]:
         return _refused(connection, number, answer)
     held.ends = begun + held.ttr_s

@@ -16,6 +16,7 @@ from typing import Any
 
 from buckets import Job, State, Tag
 from jobqueue import __version__
+from jobqueue.engine.numbered import id_of
 from jobqueue.protocols.beanstalkd import parser
 from jobqueue.protocols.beanstalkd.connection import Connection, Desk
 from jobqueue.protocols.beanstalkd.parser import DEFAULT, MOST_WATCHED
@@ -36,7 +37,7 @@ _ID = secrets.token_hex(8)
 
 async def stats_job(connection: Connection, number: int) -> bytes:
     """What is known of a job."""
-    answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within, body=False))
+    answer = await connection.ask_by_number(inner.Get(id=id_of(number), body=False))
     if not answer["success"]:
         return parser.of_failure(answer)
     job = answer["job"]
@@ -103,8 +104,8 @@ def _pause_s(until_ms: int | None, now_s: float) -> int:
 async def stats(connection: Connection) -> bytes:
     """The figures of all tubes, and of this process."""
     desk = connection.desk
-    answer = await desk.dialect.ask(inner.Stats(within=desk.names.prefix))
-    topics = await desk.dialect.ask(inner.Names(within=desk.names.prefix))
+    answer = await desk.dialect.ask(inner.Stats(prefix=desk.names.prefix))
+    topics = await desk.dialect.ask(inner.Names(prefix=desk.names.prefix))
     if not (answer["success"] and topics["success"]):
         return parser.of_failure(answer if topics["success"] else topics)
     names = {*topics["names"], *desk.tubes}
@@ -250,7 +251,7 @@ async def pause_tube(connection: Connection, tube: str, seconds: int) -> bytes:
 async def list_tubes(connection: Connection) -> bytes:
     """All tubes."""
     desk = connection.desk
-    answer = await desk.dialect.ask(inner.Names(within=desk.names.prefix))
+    answer = await desk.dialect.ask(inner.Names(prefix=desk.names.prefix))
     if not answer["success"]:
         return parser.of_failure(answer)
     return _listed({desk.names.tube(topic) for topic in {*answer["names"], *desk.tubes}})

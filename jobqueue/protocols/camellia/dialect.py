@@ -16,8 +16,8 @@ from jobqueue.protocols import HttpDialect, Reply, Request, Tools
 from jobqueue.protocols.camellia import requests
 from jobqueue.protocols.camellia.monitor import Minute, Monitor, Totals
 from jobqueue.protocols.camellia.requests import text
-from jobqueue.protocols.camellia.space import Space
-from jobqueue.schema import inner
+from jobqueue.protocols.camellia.space import Message, Space
+from jobqueue.schema import inner, params
 from jobqueue.wires.parameters import Parameters, is_form
 
 _PAUSE_S = 1.0  # before a long poll is refused: the SDK polls again at once
@@ -93,7 +93,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
 
     async def _send(self, call: Call, reserved: list[Job]) -> Reply:
         command = requests.add(call.parameters, call.space, self.options, self.tools.settings.max_body_bytes)
-        answer = await self.ask(command)
+        answer = await self.ask(command, within="" if isinstance(command, BadField) else command.topic)
         if answer.get("code") == "ALREADY_EXISTS":
             answer |= _TAKEN
         if isinstance(command, BadField) or not answer["success"]:
@@ -108,7 +108,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
 
     async def _existing(self, call: Call, theirs: dict[str, str], job_id: str, topic: str) -> Reply:
         """The message that a repeated one leaves as it is."""
-        answer = await self.ask(inner.Get(id=job_id, within=topic))
+        answer = await self.ask(inner.Get(id=job_id), within=topic)
         if answer["success"]:
             shown = requests.job(answer["job"], call.space) | theirs
             return requests.json(requests.SUCCESS, msg="success", delayMsg=shown)
@@ -132,13 +132,19 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return await self.ask(requests.pop(call.parameters, call.space, self.options, wait), reserved)
 
     async def _ack(self, call: Call, reserved: list[Job]) -> Reply:
-        answer = await self.ask(requests.settle(call.parameters, call.space))
+        message = requests.message(call.parameters, call.space)
+        if call.parameters.truth("ack") is False:
+            answer = await self._ask_about(message, lambda job_id: params.Release(id=job_id, delay=0))
+        else:
+            answer = await self._ask_about(message, lambda job_id: inner.Finish(id=job_id, settles=True))
         if answer["success"] or answer["code"] in _NOTHING_TO_ACK:
             return requests.json(requests.SUCCESS, msg="success")
         return requests.failed(answer)
 
     async def _delete(self, call: Call, reserved: list[Job]) -> Reply:
-        answer = await self.ask(requests.delete(call.parameters, call.space))
+        message = requests.message(call.parameters, call.space)
+        call.parameters.truth("release")
+        answer = await self._ask_about(message, lambda job_id: inner.Delete(id=job_id, spares=("dead",)))
         if answer["success"] and answer["was"] != State.DELETED.word:
             return requests.json(requests.SUCCESS, msg="success")
         if answer["success"] or answer["code"] in _NOTHING_TO_DELETE:
@@ -146,15 +152,23 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return requests.failed(answer)
 
     async def _get(self, call: Call, reserved: list[Job]) -> Reply:
-        command = requests.get(call.parameters, call.space)
-        answer = await self.ask(command)
-        if isinstance(command, inner.Get):
-            self._monitor(call.space).count_get(command.within)
+        message = requests.message(call.parameters, call.space)
+        answer = await self._ask_about(message, lambda job_id: inner.Get(id=job_id))
+        if not isinstance(message, BadField):
+            self._monitor(call.space).count_get(message.topic)
         if answer["success"]:
             return requests.json(requests.SUCCESS, msg="success", delayMsg=requests.job(answer["job"], call.space))
         if answer["code"] == "NOT_FOUND":
             return requests.json(requests.NOT_FOUND, msg=None, delayMsg=None)
         return requests.failed(answer, delayMsg=None)
+
+    async def _ask_about(
+        self, message: Message | BadField, command: Callable[[str], inner.Inner | params.Command]
+    ) -> Answer:
+        """The answer to a command on a message, whose id inside it gets."""
+        if isinstance(message, BadField):
+            return await self.ask(message)
+        return await self.ask(command(message.id), within=message.topic)
 
     async def _topic_info(self, call: Call, reserved: list[Job]) -> Reply:
         theirs = text(call.parameters, "topic")
@@ -171,7 +185,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return requests.json(requests.SUCCESS, data=requests.listed(figures, call.space))
 
     async def _monitor_data(self, call: Call, reserved: list[Job]) -> Reply:
-        seen = await self.ask(inner.Names(within=call.space.prefix))
+        seen = await self.ask(inner.Names(prefix=call.space.prefix))
         if not seen["success"]:
             return requests.failed(seen, data=None)
         minute = self._minute(call.space, seen["names"])

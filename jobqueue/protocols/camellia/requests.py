@@ -25,7 +25,7 @@ from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
 from jobqueue.errors import BadField
 from jobqueue.protocols import Reply
-from jobqueue.protocols.camellia.space import Space
+from jobqueue.protocols.camellia.space import Message, Space
 from jobqueue.schema import inner
 from jobqueue.schema.fields import DAY_S, SHORTEST_TTR_S, TEN_YEARS_S
 from jobqueue.schema.params import ms
@@ -71,7 +71,6 @@ def add(parameters: Parameters, space: Space, options: Camellia, max_body_bytes:
         ttl=min(ttl / 1000, TEN_YEARS_S) if ttl and ttl > 0 else options.ttl_s,
         retention=options.retention_s,
         if_exists="renew",
-        within=message.topic,
         keeps_body=True,
     )
 
@@ -97,32 +96,9 @@ def pop(parameters: Parameters, space: Space, options: Camellia, wait: float) ->
     )
 
 
-def settle(parameters: Parameters, space: Space) -> inner.Finish | inner.Release | BadField:
-    """ackMsg."""
-    topic, msg_id = text(parameters, "topic"), text(parameters, "msgId")
-    is_done = parameters.truth("ack") is not False
-    message = space.message(topic, msg_id)
-    if isinstance(message, BadField):
-        return message
-    if is_done:
-        return inner.Finish(id=message.id, within=message.topic, settles=True)
-    return inner.Release(id=message.id, within=message.topic, delay=0)
-
-
-def delete(parameters: Parameters, space: Space) -> inner.Delete | BadField:
-    """deleteMsg."""
-    topic, msg_id = text(parameters, "topic"), text(parameters, "msgId")
-    parameters.truth("release")
-    message = space.message(topic, msg_id)
-    if isinstance(message, BadField):
-        return message
-    return inner.Delete(id=message.id, within=message.topic, spares=("dead",))
-
-
-def get(parameters: Parameters, space: Space) -> inner.Get | BadField:
-    """getMsg."""
-    message = space.message(text(parameters, "topic"), text(parameters, "msgId"))
-    return message if isinstance(message, BadField) else inner.Get(id=message.id, within=message.topic)
+def message(parameters: Parameters, space: Space) -> Message | BadField:
+    """The message that ackMsg, deleteMsg and getMsg name."""
+    return space.message(text(parameters, "topic"), text(parameters, "msgId"))
 
 
 def _integer(parameters: Parameters, name: str) -> int:
@@ -262,7 +238,7 @@ class Failure(NamedTuple):
 
 async def figures(ask: Ask, space: Space) -> dict[str, Stats] | Failure:
     """The figures of each topic below a prefix."""
-    answer = await ask(inner.Stats(within=space.prefix, each=True))
+    answer = await ask(inner.Stats(prefix=space.prefix, each=True))
     if not answer["success"]:
         return Failure(answer)
     return {name: figures for name, figures in answer["topics"].items() if name != space.prefix}

@@ -1,16 +1,14 @@
 """The fast path of the native protocol: plain requests are answered by callbacks, without a task or a future.
 
 Plain is what nearly all requests are: an add, a finish, a pop; an array of adds or of finishes; finishes and a pop
-behind them. A request that is not plain, or not valid, takes the complete path, which reads it again. So any doubt is
-settled by None, and no error is made here.
+behind them. A request that is not plain, or not valid, takes the complete path, with what was read of it. So any doubt
+is settled by that, and no error is made here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from buckets import Prepared
 from jobqueue.access.caller import Caller, Cancellable
@@ -25,7 +23,7 @@ from jobqueue.protocols.command.in_flight import (
     Popping,
     ends_of,
 )
-from jobqueue.protocols.command.protocol import MANY, ONE, SHORT, parts
+from jobqueue.protocols.command.protocol import Read, read
 from jobqueue.schema import checks
 from jobqueue.schema.checks import check
 from jobqueue.schema.fields import are_names, is_id, is_name
@@ -36,7 +34,6 @@ _MOST_BYTES = 1 << 20
 
 _ADDS, _FINISHES = {Add}, {Finish}
 _NONE = {None}
-_NOT_VALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest)
 
 
 class FastPath:
@@ -48,24 +45,19 @@ class FastPath:
         self._has_one_shard = self._engine.has_one_shard  # of several, a pop asks more than one
         self._max_body_bytes = max_body_bytes
 
-    def begin(self, data: bytes, request_id: str, client: Caller, grant: Grant) -> Cancellable | None:
-        """Begin to answer a request; None if it is not plain, or cannot be answered here: nothing is done then, and it
-        takes the complete path."""
+    def begin(self, data: bytes, request_id: str, client: Caller, grant: Grant) -> Cancellable | Read | None:
+        """Begin to answer a request. Returns what was read of one that is not plain, or cannot be answered here:
+        nothing is done then, and it takes the complete path."""
         if not self._has_one_shard or self._engine.lanes.closed or self._desk.commands.is_logged:
             return None
+        found = read(data)
+        if found is None or len(data) > _MOST_BYTES:
+            return found
+        begin = self._begin if grant.everything else self._begin_if_admitted
         try:
-            if not data.isascii():
-                data.decode()
-            begin = self._begin if grant.everything else self._begin_if_admitted
-            if data[:1] == b"{":
-                return begin([ONE.decode(data)], request_id, client, grant, is_array=False)
-            if data[:1] == b"[" and len(data) <= _MOST_BYTES:
-                if len(data) > SHORT:
-                    parts(data)  # a million commands would hold up the process
-                return begin(MANY.decode(data), request_id, client, grant, is_array=True)
-        except _NOT_VALID:
-            pass
-        return None
+            return begin(found.commands, request_id, client, grant, is_array=found.is_array) or found
+        except BadRequest:
+            return found
 
     def _begin_if_admitted(
         self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
@@ -85,7 +77,7 @@ class FastPath:
         self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
     ) -> Cancellable | None:
         """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
-        if not commands or len(commands) - (type(commands[-1]) is Pop) > _MOST:
+        if len(commands) - (type(commands[-1]) is Pop) > _MOST:
             return None
         last, kinds = commands[-1], {*map(type, commands)}
         if kinds == _ADDS:
@@ -105,11 +97,19 @@ class FastPath:
     def _add(
         self, adds: Sequence[Add], request_id: str, client: Caller, within: str, *, is_array: bool
     ) -> Cancellable | None:
-        jobs = self._prepared(adds)
-        if jobs is None:
-            return None
-        adding = Changing(ADD, adds, self._desk, client, request_id, is_array=is_array)
-        return adding if self._engine.lanes.add(jobs, adding.take, within) else None
+        nameless = [command for command in adds if command.id is None]
+        adding = None
+        try:
+            jobs = self._prepared(adds)
+            if jobs is not None:
+                adding = Changing(ADD, adds, self._desk, client, request_id, is_array=is_array)
+                if not self._engine.lanes.add(jobs, adding.take, within):
+                    adding = None
+        finally:
+            if adding is None:
+                for command in nameless:  # the complete path judges ids that clients give
+                    command.id = None
+        return adding
 
     def _prepared(self, adds: Sequence[Add]) -> list[Prepared] | None:
         """The jobs of adds; None if one is not plain. Raises BadRequest for one that is not valid."""

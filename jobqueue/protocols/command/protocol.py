@@ -1,26 +1,30 @@
 """The native protocol: reads a request into commands and renders their answers.
 
-Nearly all commands are correct, so an array is read and checked as a whole. Where that fails, each member is read by
-itself: it becomes a command, or the reason why it is refused. A test service has two commands more. A real service
-refuses them as unknown, and does not name them.
+Nearly all commands are correct, so a request is read and checked as a whole. Where that fails, each member of an array
+is read by itself: it becomes a command, or the reason why it is refused. A test service has two commands more. A real
+service refuses them as unknown, and does not name them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import orjson
 from msgspec import Raw, Struct
 
+from buckets import Job
 from jobqueue.commands.answers import Answer
+from jobqueue.commands.carrying_out import Commands
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest, TooMany, UnknownCommand
-from jobqueue.protocols import Protocol, Reply
+from jobqueue.protocols import Reply
 from jobqueue.protocols.command.faults import explained, misnamed
 from jobqueue.schema.checks import check, check_all
 from jobqueue.schema.fields import Advance, expected
 from jobqueue.schema.mistakes import misfit
 from jobqueue.schema.params import OF_TESTS, Clock, Command, Pop, Reset
+from jobqueue.settings import Settings
 
 MOST = 1000  # commands in a request
 SHORT = 65_536  # bytes of a request in which no number of commands would take long to read
@@ -29,34 +33,57 @@ MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
 
 
-def parse(data: bytes, max_body_bytes: int) -> Command:
-    """Read one command. Raises BadRequest."""
+class Read(NamedTuple):
+    """A request as it was read. Its commands are not checked yet."""
+
+    commands: list[Command]
+    is_array: bool
+
+
+def read(data: bytes) -> Read | None:
+    """Read a request; None if something is wrong with it, or with one of its commands."""
     try:
-        command: Command = ONE.decode(data)
+        if not data.isascii():
+            data.decode()
+        if not _is_array(data):
+            return Read([ONE.decode(data)], False)
+        if len(data) > SHORT:
+            parts(data)  # a million commands, good or bad, would hold up the process
+        commands = MANY.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest):
+        return None
+    return Read(commands, True) if 0 < len(commands) <= MOST else None
+
+
+def _is_array(data: bytes) -> bool:
+    return (data[:1] if data[:1] in (b"{", b"[") else data.lstrip()[:1]) == b"["
+
+
+def parse(data: bytes, max_body_bytes: int, found: Read | None = None) -> Command:
+    """Read and check one command. `found`: what `read` returned. Raises BadRequest."""
+    try:
+        command: Command = found.commands[0] if found else ONE.decode(data)
         check(command, max_body_bytes)
     except (msgspec.DecodeError, RecursionError, BadRequest) as error:
         raise explained(error, data) from None
     return command
 
 
-def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
-    """Read an array of commands; an error takes the place of a refused member. Raises BadRequest for the whole."""
-    commands = _read_together(data, max_body_bytes)
-    return [*commands] or [_parsed(bytes(part), max_body_bytes) for part in parts(data)]
+def parse_many(data: bytes, max_body_bytes: int, found: Read | None = None) -> list[Command | BadRequest]:
+    """As `parse`, for an array; an error takes the place of a refused member. Raises BadRequest for the whole."""
+    found = found or read(data)
+    if found:
+        with contextlib.suppress(BadRequest):
+            check_all(found.commands, max_body_bytes)
+            return [*found.commands]
+    return [_parsed(bytes(part), max_body_bytes) for part in parts(data)]
 
 
-def _read_together(data: bytes, max_body_bytes: int) -> list[Command]:
-    """The members of an array if all of them are correct, else none: one may spoil the reading of the others."""
-    if len(data) > SHORT:
-        parts(data)  # a million commands, good or bad, would hold up the process
+def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
     try:
-        commands: list[Command] = MANY.decode(data)
-        if len(commands) <= MOST:
-            check_all(commands, max_body_bytes)
-            return commands
-    except (msgspec.DecodeError, RecursionError, BadRequest):
-        pass
-    return []
+        return parse(data, max_body_bytes)
+    except BadRequest as error:
+        return error
 
 
 def parts(data: bytes) -> list[Raw]:
@@ -72,37 +99,43 @@ def parts(data: bytes) -> list[Raw]:
     return members
 
 
-def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
-    try:
-        return parse(data, max_body_bytes)
-    except BadRequest as error:
-        return error
+class CommandProtocol:
+    """One JSON object or an array of them, POSTed to its path."""
 
+    path: ClassVar[str] = "/command"
 
-class CommandProtocol(Protocol[bool]):
-    """One JSON object or an array of them. Of a request, its answers need to know whether it was an array."""
+    def __init__(self, commands: Commands, settings: Settings) -> None:
+        self._commands = commands
+        self._max_body_bytes = settings.max_body_bytes
 
-    path = "/command"
-
-    def parse(self, data: bytes) -> tuple[list[Command | BadRequest], bool]:
-        """The commands of a request, and whether it is an array."""
+    async def handle(self, data: bytes, reserved: list[Job], read: Read | None = None) -> Reply:
+        """The reply to a request with this body. `read`: the request, if it is read already; `reserved`: see
+        `Commands.answer`."""
         try:
-            data.decode()
-        except UnicodeDecodeError:
-            raise BadJson("the request is not UTF-8") from None
-        start = data[:1] if data[:1] in (b"{", b"[") else data.lstrip()[:1]
-        if not start:
-            raise BadJson("the request is empty; it must be a JSON object or an array of them")
-        if start != b"[":
-            return [parse(data, self._max_body_bytes)], False
-        commands = parse_many(data, self._max_body_bytes)
+            commands, is_array = self.parse(data, read)
+        except Exception as error:
+            return self.refuse(error)
+        return self.render(await self._commands.answer(commands, reserved), is_array)
+
+    def refuse(self, error: Exception) -> Reply:
+        """The reply to a request that is not read, or cannot be."""
+        return self.render_error(self._commands.refuse(error))
+
+    def parse(self, data: bytes, found: Read | None = None) -> tuple[list[Any], bool]:
+        """The commands of a request, and whether it is an array; an error takes the place of a refused one. Raises
+        BadRequest for the whole. `found`: what `read` returned."""
+        if found is None:
+            _check_text(data)
+        if not _is_array(data):
+            return [parse(data, self._max_body_bytes, found)], False
+        commands = parse_many(data, self._max_body_bytes, found)
         if Pop in map(type, commands[:-1]):
             _refuse_early_waits(commands)
         return commands, True
 
-    def render(self, answers: list[Answer], form: bool) -> Reply:
+    def render(self, answers: list[Answer], is_array: bool) -> Reply:
         """An array for an array; else the one answer, with the HTTP status of its code."""
-        if form:
+        if is_array:
             return Reply(200, orjson.dumps(answers))
         answer = answers[0]
         return Reply(200, orjson.dumps(answer)) if answer["success"] else self.render_error(answer)
@@ -110,6 +143,16 @@ class CommandProtocol(Protocol[bool]):
     def render_error(self, answer: Answer) -> Reply:
         """The answer with the HTTP status of its code."""
         return Reply(STATUS[answer["code"]], orjson.dumps(answer), answer.get("retry_after"))
+
+
+def _check_text(data: bytes) -> None:
+    """Raises BadJson."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise BadJson("the request is not UTF-8") from None
+    if data[:1] not in (b"{", b"[") and not data.strip():
+        raise BadJson("the request is empty; it must be a JSON object or an array of them")
 
 
 def _refuse_early_waits(commands: list[Command | BadRequest]) -> None:
@@ -132,10 +175,10 @@ _TAG = msgspec.json.Decoder(_Tag)
 class TestProtocol(CommandProtocol):
     """Reads what the native protocol does not know once more."""
 
-    def parse(self, data: bytes) -> tuple[list[Any], bool]:
+    def parse(self, data: bytes, found: Read | None = None) -> tuple[list[Any], bool]:
         """As the native protocol."""
         try:
-            read, is_array = super().parse(data)
+            read, is_array = super().parse(data, found)
         except UnknownCommand as refused:
             return [_read(data, refused)], False
         if not any(isinstance(each, UnknownCommand) for each in read):

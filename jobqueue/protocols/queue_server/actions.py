@@ -22,9 +22,10 @@ from buckets import Job, State, Stats
 from jobqueue.access.grants import GRANT
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import QueueServer
+from jobqueue.engine.numbered import id_of
 from jobqueue.errors import BadField, BadJson, TooLarge, Unauthorized
 from jobqueue.protocols import Dialect
-from jobqueue.schema import inner
+from jobqueue.schema import inner, params
 from jobqueue.schema.fields import DAY_S, TEN_YEARS_S
 from jobqueue.wires import parameters
 from jobqueue.wires.parameters import given_text, stored_text
@@ -332,7 +333,7 @@ class Actions:
 
     async def _bury(self, job: Job, reason: str, asker: Asker) -> bool:
         """Whether a popped job is a dead letter now; one that was to be delivered at most once cannot be."""
-        buried = await self._dialect.ask(inner.Bury(id=job.id, lease=job.lease, reason=reason))
+        buried = await self._dialect.ask(params.Bury(id=job.id, lease=job.lease, reason=reason))
         if buried["success"]:
             asker.reserved.remove(job)
         return bool(buried["success"])
@@ -341,7 +342,7 @@ class Actions:
         topic, number = self._topic(request), request.integer("msg_id")
         if number is None:
             return _OK
-        settled = await self._dialect.ask(inner.Finish(id=number, within=topic, settles=True))
+        settled = await self._dialect.ask(inner.Finish(id=id_of(number), settles=True), within=topic, by_number=True)
         return _failed(settled) if settled.get("code") in _NOT_DONE else _OK
 
     async def _monitor(self, request: Request, asker: Asker) -> Plus:
@@ -359,7 +360,7 @@ class Actions:
     async def _list(self, request: Request, asker: Asker) -> Plus:
         pattern = request.text("pattern") or ""
         prefix = self._dialect.options.prefix
-        topics = await self._dialect.ask(inner.Stats(within=prefix, each=True, waits=_LOOKED_AT))
+        topics = await self._dialect.ask(inner.Stats(prefix=prefix, each=True, waits=_LOOKED_AT))
         if not topics["success"]:
             return _failed(topics)
         counter = await self._dialect.ask(inner.Counter())

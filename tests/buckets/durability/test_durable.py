@@ -19,7 +19,7 @@ from buckets.pool.codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.durability.replicas import chain, cut_off, in_step
-from tests.buckets.jobs import add, get, pop_one, state
+from tests.buckets.jobs import add, delete, finish, get, pop_one, state
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
@@ -525,10 +525,10 @@ async def test_the_methods_of_the_pool_report_what_each_change_reached(serve: Se
     assert await wanting(REPLICATED).delete(["a"]) == ["ready"]
     with pytest.raises(NotFound):
         await wanting(REPLICATED).update("a", priority=1)
-    assert await wanting(REPLICATED).delete_within("b", "t", [State.DEAD]) == "ready"
-    assert await wanting(REPLICATED).finish_within("c", None, "t", settles=True) == "deleted"
+    assert await delete(wanting(REPLICATED), "b", "t", [State.DEAD]) == "ready"
+    assert await finish(wanting(REPLICATED), "c", None, "t", settles=True) == "deleted"
     with pytest.raises(NotFound):
-        await wanting(REPLICATED).finish_within("c", None, "u", settles=True)
+        await finish(wanting(REPLICATED), "c", None, "u", settles=True)
     assert reports == [
         [REPLICATED, LOCAL, LOCAL],
         [REPLICATED],

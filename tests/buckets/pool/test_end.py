@@ -51,7 +51,7 @@ FINISH: list[tuple[Bring, str, list[type[Refused] | None]]] = [
 
 
 async def finish_within(pool: Pool, job_id: str, lease: int | None) -> str:
-    return await pool.finish_within(job_id, lease, "t")
+    return await finish(pool, job_id, lease, "t")
 
 
 async def test_finish_answers_as_the_table_says(
@@ -59,7 +59,7 @@ async def test_finish_answers_as_the_table_says(
 ) -> None:
     leases: list[str] = ["without a lease", "with the newest lease", "with an older lease"]
     for end, lease, (bring, was, answers) in itertools.product((finish, finish_within), leases, FINISH):
-        with subtests.test(end=end.__name__, lease=lease, bring=bring.__name__, was=was):
+        with subtests.test(end=end, lease=lease, bring=bring.__name__, was=was):
             pool = await new_pool()
             newest, older = await bring(pool, clock)
             assert await state(pool, "a") == was
@@ -141,21 +141,21 @@ async def test_a_tombstone_has_no_body_and_stays_for_the_retention(pool: Pool, c
 
 
 async def settle(pool: Pool, job_id: str) -> str:
-    return await pool.finish_within(job_id, None, "t", settles=True)
+    return await finish(pool, job_id, None, "t", settles=True)
 
 
 async def cancel(pool: Pool, job_id: str) -> str:
-    return await pool.delete_within(job_id, "t")
+    return await delete(pool, job_id, "t")
 
 
-ENDS = [finish, delete, settle, cancel]
+ENDS: list[Callable[[Pool, str], Awaitable[str]]] = [finish, delete, settle, cancel]
 
 
 async def test_a_tombstone_keeps_the_body_where_the_add_asked_for_it(
     subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
 ) -> None:
     for is_popped, end in itertools.product((True, False), ENDS):
-        with subtests.test(is_popped=is_popped, end=end.__name__):
+        with subtests.test(is_popped=is_popped, end=end):
             pool = await new_pool()
             more: dict[str, Any] = {"headers": b'{"a":"b"}', "note": b"n", "retention_ms": 90_000, "ttl_ms": 600_000}
             await add(pool, "a", body=b"x" * 3_000, keeps_body=True, **more)

@@ -104,9 +104,9 @@ async def test_workers_and_operators_go_on_but_for_new_bodies(full: Full) -> Non
     assert (await pool.release("d3", delay_ms=0, note=b"n" * 64, priority=9)).state == "ready"
     await pool.take("d3")
     assert await pool.bury("d3", note=b"m" * 64) == "dead"
-    assert await pool.finish_within("d3", None, "t") == "finished"
-    assert await pool.finish_within("d4", None, "t", settles=True) == "deleted"
-    assert await pool.delete_within("d5", "t", [State.RESERVED]) == "delayed"
+    assert await finish(pool, "d3", None, "t") == "finished"
+    assert await finish(pool, "d4", None, "t", settles=True) == "deleted"
+    assert await delete(pool, "d5", "t", [State.RESERVED]) == "delayed"
     assert await pool.run("d0") == clock.now_us // 1000
     moved = await pool.update("d1", delay_ms=9_000, priority=9, ttl_ms=60_000)
     assert (moved.state, moved.due) == ("delayed", clock.now_us // 1000 + 9_000)

@@ -18,7 +18,7 @@ from buckets.redis.client import Redis
 from buckets.topics.within import reaches
 from tests.buckets.books import check_books
 from tests.buckets.conftest import NewPool
-from tests.buckets.jobs import add, delete, get, kick, state
+from tests.buckets.jobs import add, delete, finish, get, kick, state
 from tests.buckets.lives import (
     Bring,
     dead,
@@ -35,13 +35,13 @@ from tests.buckets.lives import (
 
 Move = Callable[[Pool, str], Awaitable[Any]]
 MOVES: dict[str, tuple[Bring, Move]] = {
-    "finish": (reserved, lambda pool, within: pool.finish_within("a", None, within)),
-    "settle": (never_popped_ready, lambda pool, within: pool.finish_within("a", None, within, settles=True)),
-    "delete": (reserved, lambda pool, within: pool.delete_within("a", within)),
+    "finish": (reserved, lambda pool, within: finish(pool, "a", None, within)),
+    "settle": (never_popped_ready, lambda pool, within: finish(pool, "a", None, within, settles=True)),
+    "delete": (reserved, lambda pool, within: delete(pool, "a", within)),
     "touch": (reserved, lambda pool, within: pool.touch("a", within=within)),
     "release": (reserved, lambda pool, within: pool.release("a", within=within)),
     "bury": (reserved, lambda pool, within: pool.bury("a", within=within)),
-    "kick": (dead, lambda pool, within: pool.kick_one("a", within)),
+    "kick": (dead, lambda pool, within: kick(pool, "a", within)),
     "run": (never_popped_delayed, lambda pool, within: pool.run("a", within)),
     "take": (ready_again, lambda pool, within: pool.take("a", within=within)),
 }
@@ -135,12 +135,12 @@ async def test_to_settle_finishes_what_was_delivered_and_deletes_the_rest(
             expected = answers[column]
             if isinstance(expected, str):
                 for _ in range(2):  # an answer that was lost is given again
-                    assert await pool.finish_within("a", lease, "t", settles=True) == expected
+                    assert await finish(pool, "a", lease, "t", settles=True) == expected
                     assert await state(pool, "a") == expected
             else:
                 before = await pool.get("a")
                 with pytest.raises(expected):
-                    await pool.finish_within("a", lease, "t", settles=True)
+                    await finish(pool, "a", lease, "t", settles=True)
                 assert await pool.get("a") == before
             await check_books(redis, pool)
 
@@ -156,37 +156,24 @@ async def test_a_delete_spares_the_states_that_it_is_given(
             others = [each for each in State if each is not before.state]
             for spares in ([before.state], list(State)):
                 with pytest.raises(Reserved if before.state is State.RESERVED else WrongState) as refused:
-                    await pool.delete_within("a", "t", spares)
+                    await delete(pool, "a", "t", spares)
                 assert refused.value.state == before.state.word
                 assert await get(pool, "a") == before
             if before.state is State.FINISHED:
                 with pytest.raises(WrongState):
-                    await pool.delete_within("a", "t", others)
+                    await delete(pool, "a", "t", others)
             else:
-                assert await pool.delete_within("a", "t", others) == before.state.word
+                assert await delete(pool, "a", "t", others) == before.state.word
                 assert await state(pool, "a") == "deleted"
-                assert await pool.delete_within("a", "t") == "deleted"
+                assert await delete(pool, "a", "t") == "deleted"
             await check_books(redis, pool)
 
 
 async def test_a_finish_within_without_settling_does_not_end_what_nobody_had(pool: Pool) -> None:
     await add(pool, "a")
     with pytest.raises(NotReserved):
-        await pool.finish_within("a", None, "t")
+        await finish(pool, "a", None, "t")
     assert await state(pool, "a") == "ready"
-
-
-async def test_a_kick_of_one_job_says_what_a_kick_says(pool: Pool, clock: HeldClock) -> None:
-    await dead(pool, clock)
-    assert await pool.kick_one("a", "t") == "ready"
-    with pytest.raises(WrongState):
-        await pool.kick_one("a", "t")
-    await delete(pool, "a")
-    with pytest.raises(NotFound) as refused:
-        await kick(pool, "a")
-    with pytest.raises(NotFound) as refused_too:
-        await pool.kick_one("a", "t")
-    assert str(refused.value) == str(refused_too.value)
 
 
 @pytest.mark.parametrize("bring", [each for each in STATES if each is not unknown])

@@ -122,12 +122,12 @@ async def end_life(pool: Pool, job: Job, clock: HeldClock) -> None:
 
 WAYS: dict[str, Callable[[Pool, Job, HeldClock], Awaitable[object]]] = {
     "finish": lambda pool, job, clock: finish(pool, job.id),
-    "finish of a topic": lambda pool, job, clock: pool.finish_within(job.id, None, "t"),
+    "finish of a topic": lambda pool, job, clock: finish(pool, job.id, None, "t"),
     "release": lambda pool, job, clock: pool.release(job.id),
     "release for later": lambda pool, job, clock: pool.release(job.id, delay_ms=1000),
     "bury": lambda pool, job, clock: pool.bury(job.id),
     "delete": lambda pool, job, clock: delete(pool, job.id),
-    "delete of a topic": lambda pool, job, clock: pool.delete_within(job.id, "t"),
+    "delete of a topic": lambda pool, job, clock: delete(pool, job.id, "t"),
     "unpop": lambda pool, job, clock: pool.unpop([job]),
     "purge": purge,
     "end of a lease": end_of_lease,

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from buckets import Pollers, Pool
+from buckets import Pool
 from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
-from buckets.waiting.notifier import Notifier
 from jobqueue.engine.by_callback import NumberedPop
 from jobqueue.engine.numbered import Numbered
 from tests.buckets.jobs import add
@@ -20,9 +19,7 @@ from tests.kit.waiting import until
 
 
 def numbered_pop(pool: Pool, outcomes: list[Any]) -> NumberedPop:
-    return NumberedPop(
-        pool.unpop_later, Numbered(pool, Pollers(pool, Notifier(pool), "token"), lambda: pool), "jobs", outcomes.append
-    )
+    return NumberedPop(pool.unpop_later, Numbered(pool), "jobs", outcomes.append)
 
 
 @pytest.mark.parametrize("turns", range(6))

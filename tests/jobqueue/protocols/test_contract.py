@@ -1,4 +1,4 @@
-"""The contract of the protocols: what holds for each of them."""
+"""The contracts of the native protocol and of the dialects: what holds for each of them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,14 @@ from jobqueue.errors import BadJson, BadRequest, Forbidden, NoSuchPath, Shutting
 from jobqueue.metrics.process import Metrics
 from jobqueue.protocols import (
     DIALECTS,
-    NATIVE,
-    PROTOCOLS,
     Dialect,
     HttpDialect,
-    Protocol,
     Request,
     SocketDialect,
     Tools,
-    load,
     load_dialect,
 )
+from jobqueue.protocols.command.protocol import CommandProtocol
 from jobqueue.settings import Settings
 from tests.jobqueue.entries import open_entry
 
@@ -44,10 +41,9 @@ def engine_of(pool: Pool) -> Engine:
     )
 
 
-@pytest.fixture(params=PROTOCOLS)
-def protocol(request: pytest.FixtureRequest, live_pool: Pool) -> Protocol[object]:
-    """Each of the table."""
-    return load(request.param)(Commands(engine_of(live_pool), Metrics(), 5.0), Settings())
+@pytest.fixture
+def protocol(live_pool: Pool) -> CommandProtocol:
+    return CommandProtocol(Commands(engine_of(live_pool), Metrics(), 5.0), Settings())
 
 
 def dialect(name: str, pool: Pool, **options: Any) -> Dialect[Any]:
@@ -69,17 +65,8 @@ HTTP = [name for name, kind in KINDS.items() if issubclass(kind, HttpDialectSett
 ASKED = Request("POST", "/nowhere", "", {}, b"")
 
 
-async def test_it_has_a_path(protocol: Protocol[object]) -> None:
-    assert protocol.path.startswith("/") and not protocol.path.endswith("/")
-
-
-async def test_no_two_have_one_path() -> None:
-    assert len({load(name).path for name in PROTOCOLS}) == len(PROTOCOLS)
-    assert NATIVE in PROTOCOLS
-
-
 @pytest.mark.parametrize("error", [BadJson("not this"), NoSuchPath(), ShuttingDown(), RuntimeError("a customer's")])
-async def test_it_renders_an_error_in_its_own_form(protocol: Protocol[object], error: Exception) -> None:
+async def test_the_native_protocol_renders_an_error(protocol: CommandProtocol, error: Exception) -> None:
     reply = protocol.refuse(error)
     assert 200 <= reply.status < 600
     assert reply.body and reply.content_type
@@ -87,7 +74,7 @@ async def test_it_renders_an_error_in_its_own_form(protocol: Protocol[object], e
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[", b"nonsense", b"0" * 100, b"\0" * 10])
-async def test_it_answers_bytes_of_any_kind(protocol: Protocol[object], data: bytes) -> None:
+async def test_the_native_protocol_answers_bytes_of_any_kind(protocol: CommandProtocol, data: bytes) -> None:
     reply = await protocol.handle(data, [])
     assert reply.body and reply.status < 500
 
