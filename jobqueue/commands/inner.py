@@ -82,7 +82,7 @@ async def get(engine: Engine, command: inner.Get, handover: Handover) -> Answer:
 async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answer:
     """Look at the first jobs of a topic in a state."""
     handover.check(command)
-    jobs = await engine.listing.peek(command, handover.room)
+    jobs = await engine.peek_first(command, handover.room)
     handover.take(jobs)
     return success(topic=command.topic, jobs=jobs, numbers=await engine.numbered.numbers(jobs, command.numbered))
 
@@ -91,19 +91,16 @@ async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answe
 async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all that begin alike."""
     if command.each:
-        return success(topics=await engine.listing.each(command.prefix, handover.within, command.waits))
-    if command.topic is None:
-        figures = await engine.listing.figures(command.prefix, handover.within)
-        return success(figures=figures, known=True, paused_until=None)
-    figures, status = await engine.stats(command.topic, handover.within, command.waits)
-    assert status  # that of the topic
-    return success(figures=figures, known=status.known, paused_until=status.paused.get(command.topic))
+        return success(topics=await engine.stats_of_each(command.prefix, handover.within, command.waits))
+    figures, status = await engine.stats(command.topic, handover.within, command.waits, command.prefix)
+    paused_until = status.paused.get(command.topic or "") if status else None
+    return success(figures=figures, known=status is None or status.known, paused_until=paused_until)
 
 
 @one_inner
 async def names(engine: Engine, command: inner.Names, handover: Handover) -> Answer:
     """The names of all topics that begin alike."""
-    return success(names=await engine.listing.names(command.prefix, handover.within))
+    return success(names=await engine.names(command.prefix, handover.within))
 
 
 @one_inner
@@ -121,4 +118,4 @@ async def restore(engine: Engine, command: inner.Restore, handover: Handover) ->
 @one_inner
 async def purge(engine: Engine, command: inner.Purge, handover: Handover) -> Answer:
     """Delete the jobs of a topic, or of all that begin alike."""
-    return success(count=await engine.listing.purge(command, handover.within))
+    return success(count=await engine.purge_all(command, handover.within))

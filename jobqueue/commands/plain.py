@@ -43,18 +43,17 @@ class Plain:
     def __init__(self, engine: Engine, books: Books, *, is_logged: bool) -> None:
         """`is_logged`: whether each answer is; then adds and finishes take the complete way, which does that."""
         self._engine = engine.by_callback
-        self._numbered = engine.numbered_by_callback
         self._books = books
         self._is_logged = is_logged
 
     def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
         """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None where
         they take the complete way."""
-        return self._numbered.shape(make, *arguments)
+        return self._engine.shape(make, *arguments)
 
     def add_numbered(self, jobs: Sequence[New], done: Done) -> bool:
         """Add jobs under the next numbers. Returns False, and does nothing, for what takes the complete way."""
-        return not self._is_logged and self._numbered.add(jobs, partial(self._added, time.perf_counter(), done))
+        return not self._is_logged and self._engine.add_numbered(jobs, partial(self._added, time.perf_counter(), done))
 
     def _added(self, begun: float, done: Done, results: list[int | JobQueueError] | None) -> None:
         if results is None:
@@ -90,7 +89,7 @@ class Plain:
         all, if these do not wait. With several that would wait, `done` may get no answer. It is called later."""
         took = partial(self._popped, command, times, time.perf_counter(), done)
         wait_s = (command.wait or 0) if times == 1 else 0
-        return self._numbered.pop(command, times, wait_s, ROOM, client, took)
+        return self._engine.pop_numbered(command, times, wait_s, ROOM, client, took)
 
     def _popped(
         self,

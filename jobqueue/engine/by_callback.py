@@ -36,6 +36,7 @@ from jobqueue.schema import inner, params
 from jobqueue.schema.params import at_ms, ms, ms_or_none
 
 _MOST = 2048  # remembered, of 1 KB at most each
+_MOST_MADE = 256
 
 _likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
 
@@ -81,12 +82,25 @@ class Shapes:
 
 Done = Callable[[Any], None]
 """Takes the outcome: see buckets/pool/lanes.py."""
+New = tuple[Shape, int, bytes]
+"""A new job that gets a number: its shape, its delay in ms, its body."""
+AddDone = Callable[[list[int | JobQueueError] | None], None]
+PopDone = Callable[[tuple[list[Job], list[int]] | JobQueueError], None]
 
 
 class ByCallback:
     """What the engine does by callback. `is_local`: whether changes are local where their commands do not say so."""
 
-    def __init__(self, pool: Pool, waiting: Waiting, pollers: Pollers, policies: Policies, *, is_local: bool) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        waiting: Waiting,
+        pollers: Pollers,
+        numbered: Numbered,
+        policies: Policies,
+        *,
+        is_local: bool,
+    ) -> None:
         self.lanes = pool.lanes
         self.waiting = waiting
         self.pollers = pollers
@@ -94,12 +108,17 @@ class ByCallback:
         self.has_one_shard = len(pool.keys) == 1
         self.give_back = pool.unpop_later
         self.report_delivered = pool.report_delivered
-        self._shape = pool.shape
-        self.shapes = Shapes(policies, pool.shape)
+        self._numbered = numbered
+        self._may_number = is_local and self.has_one_shard  # of several shards, `Pool` notes what is ready
+        self._shape_of = pool.shape
+        self._made: dict[Hashable, Shape | None] = {}
+        self.obey(policies)
 
     def obey(self, policies: Policies) -> None:
         """Take other policies from now on."""
-        self.shapes = Shapes(policies, self._shape)
+        self._policies = policies
+        self.shapes = Shapes(policies, self._shape_of)
+        self._made.clear()
 
     def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
         """End jobs, given as id and lease: see buckets/pool/lanes.py."""
@@ -125,6 +144,62 @@ class ByCallback:
             return pop
         self.pollers.break_off(pop.poller, is_gone=False)
         return None
+
+    def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
+        """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None for a
+        virtual topic, which takes the complete way."""
+        key = make, arguments
+        try:
+            return self._made[key]
+        except KeyError:
+            shape = self._shape(make(*arguments))
+        if len(self._made) >= _MOST_MADE:
+            self._made.clear()
+        self._made[key] = shape
+        return shape
+
+    def _shape(self, command: params.Add) -> Shape | None:
+        if self._policies.targets(command.topic):
+            return None
+        return self._shape_of(new_job(self._policies, command, "", command.topic))
+
+    def add_numbered(self, jobs: Sequence[New], done: AddDone) -> bool:
+        """Add jobs under the next numbers; their shapes reject an id that exists. `done` gets the number or the error
+        of each, later; None: nothing was done. Returns False, and does nothing, for what takes the complete way."""
+        counter = self._numbered.counter
+        numbers = counter.ready(len(jobs)) if self._may_number else None
+        if numbers is None:
+            return False
+        prepared = [
+            Prepared(shape, id_of(number), f"+{delay_ms}", body)
+            for number, (shape, delay_ms, body) in zip(numbers, jobs, strict=True)
+        ]
+        if self.lanes.add(prepared, partial(self._added, numbers, done)):
+            return True
+        counter.put_back(numbers)
+        return False
+
+    def _added(self, numbers: list[int], done: AddDone, outcome: Any) -> None:
+        if outcome is None:
+            self._numbered.counter.put_back(numbers)
+            done(None)
+            return
+        results = [outcome] * len(numbers) if isinstance(outcome, JobQueueError) else outcome
+        pairs = zip(numbers, results, strict=True)
+        done([number if isinstance(result, Added) else result for number, result in pairs])
+
+    def pop_numbered(
+        self, command: inner.Pop, count: int, wait_s: float, room: int, client: Client, done: PopDone
+    ) -> NumberedPop:
+        """Begin to reserve up to `count` jobs (and `room` bytes of them) within `wait_s`, and to number them, as
+        `Engine.pop_numbered` does. `done` gets the jobs and their numbers, or the error, later, unless the pop is
+        cancelled."""
+        topics, worker = command.topics or [command.topic or ""], command.worker or ""
+        ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room, by_priority=command.by_priority)
+        pop = NumberedPop(self.give_back, self._numbered, command.numbered, done)
+        pop.pop = Pop(self, self.pollers.begin(worker, client, topics), pop.take)
+        pop.pop.wait(ask, count, wait_s)
+        return pop
 
 
 class Pop:
@@ -170,91 +245,6 @@ class Pop:
         self._engine.pollers.break_off(self.poller, is_gone=is_gone)
         if self._waiter is not None:
             self._engine.waiting.cancel(self._waiter)
-
-
-_MOST_SHAPES = 256
-
-New = tuple[Shape, int, bytes]
-"""A new job: its shape, its delay in ms, its body."""
-AddDone = Callable[[list[int | JobQueueError] | None], None]
-PopDone = Callable[[tuple[list[Job], list[int]] | JobQueueError], None]
-
-
-class NumberedByCallback:
-    """What the engine does with numbered jobs by callback."""
-
-    def __init__(
-        self, pool: Pool, by_callback: ByCallback, numbered: Numbered, policies: Callable[[], Policies]
-    ) -> None:
-        """`policies`: those of now."""
-        self._by_callback = by_callback
-        self._numbered = numbered
-        self._policies = policies
-        self._shape_of = pool.shape
-        self._may_add = by_callback.is_local and len(pool.keys) == 1  # of several shards, `Pool` notes what is ready
-        self._shapes: dict[Hashable, Shape | None] = {}
-        self._shaped_by: Policies | None = None
-
-    def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
-        """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None for a
-        virtual topic, which takes the complete way."""
-        policies = self._policies()
-        if policies is not self._shaped_by:
-            self._shapes.clear()
-            self._shaped_by = policies
-        key = make, arguments
-        try:
-            return self._shapes[key]
-        except KeyError:
-            shape = self._shape(policies, make(*arguments))
-        if len(self._shapes) >= _MOST_SHAPES:
-            self._shapes.clear()
-        self._shapes[key] = shape
-        return shape
-
-    def _shape(self, policies: Policies, command: params.Add) -> Shape | None:
-        if policies.targets(command.topic):
-            return None
-        return self._shape_of(new_job(policies, command, "", command.topic))
-
-    def add(self, jobs: Sequence[New], done: AddDone) -> bool:
-        """Add jobs under the next numbers; their shapes reject an id that exists. `done` gets the number or the error
-        of each, later; None: nothing was done. Returns False, and does nothing, for what takes the complete way."""
-        lanes, counter = self._by_callback.lanes, self._numbered.counter
-        numbers = counter.ready(len(jobs)) if self._may_add else None
-        if numbers is None:
-            return False
-        prepared = [
-            Prepared(shape, id_of(number), f"+{delay_ms}", body)
-            for number, (shape, delay_ms, body) in zip(numbers, jobs, strict=True)
-        ]
-        if lanes.add(prepared, partial(self._added, numbers, done)):
-            return True
-        counter.put_back(numbers)
-        return False
-
-    def _added(self, numbers: list[int], done: AddDone, outcome: Any) -> None:
-        if outcome is None:
-            self._numbered.counter.put_back(numbers)
-            done(None)
-            return
-        results = [outcome] * len(numbers) if isinstance(outcome, JobQueueError) else outcome
-        pairs = zip(numbers, results, strict=True)
-        done([number if isinstance(result, Added) else result for number, result in pairs])
-
-    def pop(
-        self, command: inner.Pop, count: int, wait_s: float, room: int, client: Client, done: PopDone
-    ) -> NumberedPop:
-        """Begin to reserve up to `count` jobs (and `room` bytes of them) within `wait_s`, and to number them, as
-        `Engine.pop_numbered` does. `done` gets the jobs and their numbers, or the error, later, unless the pop is
-        cancelled."""
-        topics, worker = command.topics or [command.topic or ""], command.worker or ""
-        ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room, by_priority=command.by_priority)
-        engine = self._by_callback
-        pop = NumberedPop(engine.give_back, self._numbered, command.numbered, done)
-        pop.pop = Pop(engine, engine.pollers.begin(worker, client, topics), pop.take)
-        pop.pop.wait(ask, count, wait_s)
-        return pop
 
 
 class NumberedPop:

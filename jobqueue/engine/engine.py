@@ -41,12 +41,13 @@ from buckets import Stats as Figures
 from buckets.access import Action, Actions, Fields
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from buckets.pool.limits import NO_LIMIT
+from buckets.topics.within import reaches
 from jobqueue.access.caller import CALLER
 from jobqueue.access.issuing import Issuing
-from jobqueue.engine.by_callback import ByCallback, NumberedByCallback
+from jobqueue.engine.by_callback import ByCallback
 from jobqueue.engine.figures import Forecasting, Found, Past
 from jobqueue.engine.new_jobs import Copy, Policies, fan_out, is_virtual, new_id, new_job
-from jobqueue.engine.numbered import MOST_TRIES, Listing, Numbered
+from jobqueue.engine.numbered import MOST_TRIES, Numbered
 from jobqueue.engine.operating import Operating
 from jobqueue.engine.schedules.scheduling import Scheduling
 from jobqueue.errors import BadField
@@ -161,12 +162,8 @@ class Engine:
         """Operations."""
         self.actions = Actions(pool)
         """The log of actions."""
-        self.listing = Listing(topics, walk)
-        """Topics by their prefixes, as dialects ask for them."""
-        self.by_callback = ByCallback(pool, waiting, pollers, policies, is_local=durability == LOCAL)
+        self.by_callback = ByCallback(pool, waiting, pollers, self.numbered, policies, is_local=durability == LOCAL)
         """Adds, finishes and pops without a task."""
-        self.numbered_by_callback = NumberedByCallback(pool, self.by_callback, self.numbered, lambda: self.policies)
-        """Adds and pops of jobs by their numbers, without a task."""
         self._policies = policies
         pool.limits = policies.limits
         self.held_time: HeldTime | None = None
@@ -410,14 +407,24 @@ class Engine:
             return await self.restores.one(command.id, within)
         return await self.restores.all(within, skips_overdue=command.skips_overdue)
 
-    async def stats(self, topic: str | None, within: str = "", waits: int = 0) -> tuple[Figures, TopicStatus | None]:
-        """The figures of a topic and its status, or the figures of all topics, or of those within; `waits` as in
-        inner.Stats."""
+    async def stats(
+        self, topic: str | None, within: str = "", waits: int = 0, prefix: str = ""
+    ) -> tuple[Figures, TopicStatus | None]:
+        """The figures of a topic and its status, or the figures of all topics that begin with the prefix, or of those
+        within; `waits` as in inner.Stats."""
         if topic is None:
-            return await self._topics.stats(within=within), None
+            return await self._topics.stats(prefix=prefix, within=within), None
         asked = self._topics.stats(topic, waits=waits), self._topics.know(topic), self._topics.pauses([topic])
         figures, known, pauses = await asyncio.gather(*asked)
         return figures, TopicStatus(known, pauses)
+
+    async def stats_of_each(self, prefix: str, within: str = "", waits: int = 0) -> dict[str, Figures]:
+        """The figures of each topic that begins with the prefix and is within; `waits` as in inner.Stats."""
+        return await self._topics.each(prefix, within, waits)
+
+    async def names(self, prefix: str, within: str = "") -> list[str]:
+        """The names of all topics that begin with the prefix, and are within, in no particular order."""
+        return [name for name in await self._topics.beginning(prefix) if reaches(within, name)]
 
     async def read_past(self, command: params.Past, within: str = "") -> Found:
         """The figures of a topic or of all over time. Raises BadField, Forbidden."""
@@ -463,6 +470,20 @@ class Engine:
         )
         behind = page.next if since_ms is None or page.next is None else PeekPlace(since_ms, page.next)
         return page, checks.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
+
+    async def peek_first(self, command: inner.Peek, room: int) -> list[Job]:
+        """The first jobs of a topic in a state (up to `room` bytes of them)."""
+        state, jobs = State[command.state.upper()], list[Job]()
+        there = (await self._topics.counts(command.topic))[state.word]
+        wanted, place = min(command.count, there), None
+        while len(jobs) < wanted and (room > 0 or not jobs):
+            page = await self._walk.peek(command.topic, state, place, count=wanted - len(jobs), room=room)
+            jobs += page.jobs
+            room -= sum(len(job.raw) for job in page.jobs)
+            place = page.next
+            if place is None:
+                break
+        return jobs
 
     async def find(self, command: params.Find, room: int) -> tuple[Page, str | None, bool]:
         """As `peek`, of the jobs of a topic whose ids begin with a prefix; what the page looked at includes the pages
@@ -527,6 +548,20 @@ class Engine:
         purged = await self._walk.purge(command.topic, state, place)
         known = bool(purged.count) or await self._topics.know(command.topic)
         return purged.count, checks.write(purged.next), known
+
+    async def purge_all(self, command: inner.Purge, within: str = "") -> int:
+        """Delete jobs until all that existed at the beginning are gone; returns how many. Later ones stay."""
+        state = _state(command.state)
+        begun = await self._walk.newest_ms()
+        names = await self.names(command.prefix, within) if command.topic is None else [command.topic]
+        count = 0
+        for name in names:
+            purged = await self._walk.purge(name, state, begun=begun)
+            count += purged.count
+            while purged.next:
+                purged = await self._walk.purge(name, state, purged.next)
+                count += purged.count
+        return count
 
     async def page_of_actions(
         self, command: params.Actions, is_shown: Callable[[Fields], bool]
