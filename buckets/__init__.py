@@ -10,20 +10,21 @@
                                        │                          │
                                      dead ◄──── last try, bury ───┘
 
-    timer              to ready, or straight to reserved where a pop waits in its process
-    retry, last try    the job was released, or its TTR is over: with tries left, or without
+    timer              to ready, or straight to reserved if a pop waits in the timer's process
+    retry, last try    the job was released or its TTR is over, with tries left or without
     unpop              the pop did not reach its client: the try does not count
     take               a pop of one job by its id: from delayed, ready or dead to reserved
     ttl over           a delayed or ready job becomes dead
     delete             from any live state to deleted
-    finished, deleted  a tombstone is left for a while, so that a repeated add is recognised
+    finished, deleted  a tombstone stays for a while, so that a repeated add is recognised
 
 Each arrow is one Lua script, so it happens completely or not at all. All moves are in `MOVES` (job.py). The record of a
 job in the pool is the only truth; buckets and ready lists are indexes, and an entry that does not match the record is
 dropped.
 
-Where to begin: `Pool` has a method for each move, `Topics` and `Walk` the operations on many jobs, `Waiting` the pops
-that wait, `Notifier` the messages of Redis, `Members`, `Locks`, `Timer` and `Sweep` the loops that a service runs.
+Where to begin: `Pool` has a method for each move, `Topics` and `Walk` have the operations on many jobs, `Waiting` keeps
+the pops that wait, and `Notifier` receives Redis's messages. `Members`, `Locks`, `Timer` and `Sweep` are the loops that
+a service runs.
 """
 
 from __future__ import annotations

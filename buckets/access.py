@@ -1,19 +1,20 @@
-"""What all instances know of tokens and their actions, kept in Redis.
+"""The records of tokens and the log of actions, which all instances share through Redis.
 
-The records of tokens are a hash of shard 0, `{namespace:0}:tokens`.
+The records of tokens are in a hash in shard 0, `{namespace:0}:tokens`.
 
     <id>         the record of a token: JSON, of which only `changed` matters here
     used:<id>    the minute in which it was last used, in unix seconds
     !version     raised by each change of a record, and never repeated
 
-Of two records of an id the one that was changed last holds, wherever they meet. A change is announced on the bell of
-shard 0 (`tokens <version>`), and the answers to the list of members carry the version too (timers/members.py).
+If there are two records with the same id, the one changed last always wins. A change is announced on the bell of shard
+0 (`tokens <version>`), and an instance that signs the list of members gets the version too (timers/members.py).
 
-The permits of a rate are a bucket, `{namespace:0}:rate:<name>`, of which the processes of all instances lease chunks.
+The permits of a rate are in a bucket, `{namespace:0}:rate:<name>`, from which the processes of all instances lease
+permits in chunks.
 
-The log of actions is a stream of shard 0, `{namespace:0}:actions`, of about the last 10,000 entries. An action has two
-entries: one when it begins, written before anything is done, and one with its outcome, which names the first. So no
-action is done without its entry; one without an outcome was cut off, and may have been done.
+The log of actions is a stream in shard 0, `{namespace:0}:actions`, with about the last 10,000 entries. An action has
+two entries: the first is written before anything is done, and the second has the outcome and names the first. So every
+action that was done has an entry; an action without an outcome was interrupted, and may or may not have been done.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from buckets.shards import Shards
 
 VERSION = "!version"
 USED = "used:"
-_MOST = 200  # records a script
+_MOST = 200  # records per script
 
 
 class Entry(NamedTuple):
@@ -37,20 +38,20 @@ class Entry(NamedTuple):
 
     id: str
     changed: int
-    """When, in us of Redis's clock."""
+    """When the record was changed, in us by Redis's clock."""
     record: bytes
-    """JSON; empty: the record is to be dropped."""
+    """JSON, or empty to drop the record."""
 
 
 class Stored(NamedTuple):
-    """What Redis holds."""
+    """All records of tokens in Redis."""
 
     version: int
-    """0 where there are none."""
+    """The version of the records, or 0 before the first change."""
     now_us: int
     """Redis's time."""
     records: dict[str, bytes]
-    """By id, as they were written."""
+    """By id, the records as they were written."""
     used: dict[str, int]
     """By id, the minute of the last use, in unix seconds."""
 
@@ -68,11 +69,11 @@ class Tokens:
         self._key = shards.keys[0].tag + FAMILIES["TOKENS"]
 
     async def version(self) -> int:
-        """The version that the last change made; 0 where there was none. Raises JobQueueError."""
+        """The version after the last change, or 0 if there was no change. Raises JobQueueError."""
         return _number(await self._shards.redis.read("HGET", self._key, VERSION) or b"")
 
     async def read(self) -> Stored:
-        """All of them at one moment. Raises JobQueueError."""
+        """Read all records as of one moment. Raises JobQueueError."""
         flat = await self._shards.redis.read("HGETALL", self._key)
         now_us = await self._shards.now_us()
         names = [name.decode("utf-8", "replace") for name in flat[::2]]
@@ -86,9 +87,9 @@ class Tokens:
         return stored._replace(version=version)
 
     async def write(self, entries: Iterable[Entry], *, seen: int | None = None, least: int = 0) -> bool:
-        """Write those that are newer than what is kept, 200 at a time. With `seen`, only while the tokens are of this
-        version but for what this call writes itself; False as soon as they are not. `least`: a version that the next
-        one exceeds. Raises JobQueueError."""
+        """Write the entries that are newer than the stored records, 200 at a time. `seen`: the version that the caller
+        has read; if another writer has changed it, the call stops and returns False. `least`: the next version is
+        greater than this. Raises JobQueueError."""
         for some in chunks(list(entries), _MOST):
             done, version = await self._write(some, seen, least)
             if not done:
@@ -110,7 +111,7 @@ class Tokens:
 
 
 def _changed(record: bytes) -> int:
-    """When a record was changed; 0 for one that cannot be read."""
+    """When a record was changed, or 0 if the record cannot be read."""
     try:
         return int(json.loads(record)["changed"])
     except (ValueError, TypeError, LookupError):
@@ -124,9 +125,10 @@ def _number(text: bytes) -> int:
 async def lease(
     shards: Shards, name: str, *, rate: int, burst: int, least: int, most: int, owed: int
 ) -> tuple[int, float]:
-    """Lease up to `most` permits of a bucket that gets `rate` of them a second and holds `burst`, or none where there
-    are fewer than `least`. `owed`: how many were spent without a lease since the last one. Returns how many are leased
-    and, where none are, after how many seconds to ask again. Raises JobQueueError; then it may or may not be done."""
+    """Lease up to `most` permits from a bucket that gains `rate` permits a second and holds up to `burst`, or none if
+    the bucket has fewer than `least`. `owed`: how many permits were spent without a lease since the last lease. Returns
+    how many were leased and, if none, after how many seconds to ask again. Raises JobQueueError, after which the
+    permits may or may not have been leased."""
     leased, after_us = await shards.call(
         "lease_rate",
         0,
@@ -141,28 +143,28 @@ async def lease(
     return leased, after_us / 1e6
 
 
-OF = "of"  # in an outcome: the id of the entry that it is about
-_LATE_MS = 120_000  # an outcome is looked for so long behind the beginning
-_MOST_LATE = 10_000  # entries that are searched for them
-_READ = 500  # entries at a time
+OF = "of"  # the field of an outcome that has the id of its action's first entry
+_LATE_MS = 120_000  # how long after the beginning of an action its outcome is searched for
+_MOST_LATE = 10_000  # the most entries that are searched for late outcomes
+_READ = 500  # entries read at a time
 
 Fields = Mapping[str, Any]
 Row = tuple[str, dict[str, Any]]
-"""The id of an entry, and what is in it."""
+"""The id of an entry, and its content."""
 
 
 class Action(NamedTuple):
     """One action."""
 
     id: str
-    """`<ms since the epoch>-<number>`: when it began."""
+    """`<ms since the epoch>-<number>`; the ms are when the action began."""
     begun: Fields
     outcome: Fields | None
-    """None: not known."""
+    """None if the outcome is unknown."""
 
     @property
     def at_ms(self) -> int:
-        """When it began, in ms since the epoch."""
+        """When the action began, in ms since the epoch."""
         return int(self.id.partition("-")[0])
 
 
@@ -174,7 +176,8 @@ class Actions:
         self._key = shards.keys[0].tag + FAMILIES["ACTIONS"]
 
     async def note(self, entries: Sequence[Fields]) -> list[str]:
-        """Append entries; returns their ids. Raises JobQueueError; then they may or may not be there."""
+        """Append entries; returns their ids. Raises JobQueueError, after which the entries may or may not have been
+        written."""
         texts = [json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in entries]
         return [each.decode() for each in await self._shards.call("note_actions", 0, texts)]
 
@@ -185,8 +188,9 @@ class Actions:
         since_ms: int = 0,
         is_wanted: Callable[[Fields], bool] = lambda begun: True,
     ) -> tuple[list[Action], str | None]:
-        """Up to `count` actions, the newest first, that began before an entry (None: all), and the entry to go on with
-        (None: there are no more). `is_wanted`: asked of each when it began."""
+        """Returns up to `count` actions, newest first, that began before the entry `before` (None for any action), and
+        the entry to continue from, or None if there are no more. `is_wanted`: called with the first entry of each
+        action."""
         found: list[Row] = []
         outcomes: dict[str, Fields] = {}
         last, rows_left = before, True
@@ -202,7 +206,7 @@ class Actions:
         return [Action(name, row, outcomes.get(name)) for name, row in found], found[-1][0] if more else None
 
     async def _later(self, first: str, begun: str) -> list[Row]:
-        """What was written from an entry on, until two minutes after another one."""
+        """The entries from `first` on, until two minutes after the entry `begun`."""
         end = int(begun.partition("-")[0]) + _LATE_MS
         return await self._range("XRANGE", first, str(end), _MOST_LATE)
 
@@ -212,12 +216,12 @@ class Actions:
 
 
 def _outcomes(rows: Sequence[Row]) -> dict[str, Fields]:
-    """The outcomes among some entries, by the ids of those that they are about."""
+    """The outcomes among some entries, by the ids of their actions' first entries."""
     return {str(row[OF]): row for _, row in rows if OF in row}
 
 
 def _read(fields: Sequence[bytes]) -> dict[str, Any]:
-    """An entry; one that cannot be read is empty."""
+    """The content of an entry; empty if the entry cannot be read."""
     try:
         read = json.loads(dict(zip(fields[::2], fields[1::2], strict=False))[b"entry"])
     except (ValueError, LookupError):

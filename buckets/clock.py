@@ -19,8 +19,8 @@ class Clock:
 
 
 class HeldClock(Clock):
-    """A clock for tests, which stands still until it is advanced. `now_us`: microseconds since the epoch; it does not
-    begin at a round time, which could hide rounding errors."""
+    """A clock for tests, which stands still until it is advanced. `now_us`: microseconds since the epoch; the default
+    is not a round time, which could hide rounding errors."""
 
     def __init__(self, now_us: int = 1_800_000_007_654_000) -> None:
         self.now_us = now_us
@@ -34,13 +34,13 @@ class HeldClock(Clock):
 
 
 class SteppedClock(HeldClock):
-    """The clock of a test service (`jobqueue serve --test`). It begins at the host's time and stands still, but for a
-    microsecond per script: leases and ready numbers are made of the time and must not repeat."""
+    """The clock of a test service (`jobqueue serve --test`). It starts at the host's time and stands still, except that
+    each script advances it by a microsecond: leases and ready numbers are derived from the time and must not repeat."""
 
     def __init__(self) -> None:
         super().__init__(time.time_ns() // 1000)
         self.in_use = asyncio.Lock()
-        """Held while a script runs, and throughout an advance: no script may run at a time between its steps."""
+        """Held while a script runs, and throughout an advance: no script may run between the steps of an advance."""
 
     def step(self) -> str:
         """The argument `now` of the next script."""

@@ -1,15 +1,15 @@
 """The pool's changes, replicated or fsynced: safer than in the memory of one Redis.
 
-They use a connection of their own, because WAIT blocks the commands after it, and a barrier follows them on that
-connection. A durability is reported only when it was reached; where that is unknown, `local` is reported.
+Durable changes use a connection of their own, because WAIT blocks the commands after it, and a barrier follows the
+changes on that connection. A durability is reported only if it was reached; if that is unknown, `local` is reported.
 
 A barrier establishes whether everything answered on a connection so far has reached the replicas, or the disk. WAIT
-covers only the writes of its own connection, and after a failover it knows nothing of what the old master answered. A
+covers only the writes of its own connection, and after a failover it does not cover what the old master answered. A
 barrier is therefore a small write (barrier.lua) followed by WAIT, both on the connection on which the changes were
-answered. It covers changes that wrote nothing, too: a repeated add does not write.
+answered. A barrier also covers changes that wrote nothing, such as a repeated add.
 
-WAIT blocks the commands after it. So only one barrier is in flight at a time, and all callers that arrive meanwhile
-share the next one.
+Because WAIT blocks the commands after it, only one barrier is in flight at a time, and all callers that arrive
+meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from buckets.redis.link import ErrorReply, Link
 from buckets.scripts import SCRIPTS, Value
 
 Durability = Literal["local", "replicated", "fsynced"]
-LOCAL: Final = "local"  # in the memory of the Redis that took it, and in its file as that Redis is configured
+LOCAL: Final = "local"  # in the memory of the Redis that accepted it, and on its disk as its configuration says
 REPLICATED: Final = "replicated"
 FSYNCED: Final = "fsynced"
 _SCRIPT = SCRIPTS["barrier"].text
-# Only with these settings does Redis answer every write after an fsync. WAITAOF alone is no proof: with `everysec`,
+# Only with these settings does Redis fsync every write before it answers. WAITAOF alone is no proof: with `everysec`,
 # Redis 7.4 and Valkey up to 9.1 let it succeed before the fsync (redis/redis#13793; seen with strace).
 _SYNCED = {b"appendonly": b"yes", b"appendfsync": b"always", b"no-appendfsync-on-rewrite": b"no"}
 
@@ -68,8 +68,8 @@ class Barrier:
         self._working: asyncio.Task[None] | None = None
 
     async def reached(self, shard: Keys, wanted: Set[str]) -> Set[str]:
-        """Which of these hold for everything answered on this connection about the shard so far. Raises Unanswered when
-        that is unknown: the connection is lost, or its server no longer serves the shard."""
+        """Returns which of the wanted durabilities hold for everything answered on this connection about the shard so
+        far. Raises Unanswered if that is unknown: the connection is lost, or its server no longer serves the shard."""
         current = self._next = self._next or _Round()
         current.shards[shard.meta] = shard
         current.wanted |= wanted
@@ -88,7 +88,7 @@ class Barrier:
                 current.outcome.set_result(await self._put(current))
             except Unanswered as error:
                 current.outcome.set_exception(error)
-                current.outcome.exception()  # retrieved here: perhaps nobody waits for it any more
+                current.outcome.exception()  # retrieved here, in case no caller is still waiting
             self._meter.barrier_passed(time.perf_counter() - begun)
 
     async def _put(self, current: _Round) -> tuple[Set[str], Set[str]]:
@@ -109,8 +109,8 @@ class Barrier:
 
 
 def _is_synced(config: Any, waited: Any) -> bool:
-    """Whether what was answered before is on the disk, by the replies of CONFIG GET and of WAITAOF. Redis 7.0 has no
-    WAITAOF; where it exists, it also covers an append-only file that is still being created."""
+    """Whether everything answered before is on disk, according to the replies to CONFIG GET and WAITAOF. Redis 7.0 has
+    no WAITAOF; where it exists, it also covers an append-only file that is still being created."""
     if isinstance(config, ErrorReply) or dict(zip(config[::2], config[1::2], strict=True)) != _SYNCED:
         return False
     if isinstance(waited, ErrorReply):
@@ -118,13 +118,13 @@ def _is_synced(config: Any, waited: Any) -> bool:
     return bool(waited[0] == 1)
 
 
-_TRIES = 3  # to make a change and learn what it reached, when connections are lost in between
+_TRIES = 3  # attempts to make a change and learn its durability, if connections are lost meanwhile
 
 T = TypeVar("T")
 Work = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
-"""Changes one job for each item; returns a result for each, in order, with errors in their places."""
+"""Changes one job per item; returns a result or an error for each, in order."""
 Report = Callable[[Sequence[Durability]], None]
-"""Receives what each change of a call reached, in order."""
+"""Receives the durability that each change of a call reached, in order."""
 
 
 class Want(NamedTuple):
@@ -134,7 +134,7 @@ class Want(NamedTuple):
     """The id of its job."""
     durability: Durability
     item: Any
-    """The work's argument for it."""
+    """The argument of `Work` for this change."""
 
 
 class Outcome(NamedTuple):
@@ -145,24 +145,25 @@ class Outcome(NamedTuple):
 
 
 class Durable:
-    """Makes changes durable; one for a process."""
+    """Makes changes durable; a process has one."""
 
     def __init__(self, pool: Pool, replicas: int, timeout_s: float) -> None:
-        """`pool`: makes the changes, over a connection of its own. `replicas`: how many of them must have a replicated
-        change. `timeout_s`: how long to wait for them; at most half of Redis's own timeout is used."""
+        """`pool`: makes the changes, over a connection of its own. `replicas`: how many replicas must have a change
+        before it counts as replicated. `timeout_s`: how long to wait for them, capped at half of the Redis client's
+        timeout."""
         self.pool = pool
         self._replicas = replicas
         self._timeout_ms = max(round(min(timeout_s, pool.redis.timeout_s / 2) * 1000), 1)
         self._barriers: dict[Link, Barrier] = {}
 
     def wanting(self, durabilities: Sequence[Durability], report: Report) -> DurablePool:
-        """The pool's methods for one call, whose changes should each reach one of these durabilities. `report` receives
-        those that they did reach."""
+        """The pool's methods for one call. Each of its changes should reach the durability at its place in
+        `durabilities`. `report` receives the durabilities that were reached."""
         return DurablePool(self, durabilities, report)
 
     async def change(self, wants: Sequence[Want], work: Work, *, repeat: bool = True) -> list[Outcome]:
         """Make changes, each shard's separately, and return the outcome of each. `repeat`: whether `work` may run again
-        when its connection was lost before the outcome was known; otherwise such a change counts as `local`."""
+        if its connection was lost before the outcome was known; if not, such a change counts as `local`."""
         tries = _TRIES if repeat else 1
         if len(self.pool.keys) == 1:
             outcomes = await self._in_shard(self.pool.keys[0], wants, work, tries)
@@ -208,8 +209,8 @@ class Durable:
         return outcomes
 
     async def _reached(self, link: Link, shard: Keys, wanted: Set[str]) -> Set[str]:
-        """Which of these hold for the changes made in the shard over the link. Raises Unanswered when that is
-        unknown."""
+        """Returns which of the wanted durabilities hold for the changes made in the shard over the link. Raises
+        Unanswered if that is unknown."""
         if not wanted:
             return wanted
         if await self.pool.redis.link_to(shard.meta) is not link:
@@ -223,7 +224,7 @@ class Durable:
         return self._barriers[link]
 
     def _count(self, wants: Sequence[Want], outcomes: Sequence[Outcome]) -> None:
-        """Report to the meter what was wanted beyond `local`, and what was reached."""
+        """Report to the meter which durabilities beyond `local` were wanted, and which were reached."""
         numbers: dict[tuple[str, str], int] = {}
         for want, outcome in zip(wants, outcomes, strict=True):
             if want.durability != LOCAL and not _failed(outcome.result):
@@ -250,7 +251,7 @@ class DurablePool:
     async def add_groups(
         self, groups: Sequence[Sequence[NewJob]], within: str = ""
     ) -> list[list[Added] | JobQueueError]:
-        """As `Pool.add_groups`; one durability a group."""
+        """As `Pool.add_groups`; each group has one durability."""
         repeat = all(may_be_repeated(job) for group in groups for job in group)
         return await self._change(
             [group[0].id for group in groups], groups, partial(self._pool.add_groups, within=within), repeat
@@ -279,7 +280,8 @@ class DurablePool:
         return await self._change_one(job_id, lambda: self._pool.update(job_id, **changes), repeat=False)
 
     async def change(self, name: str, change: Callable[[Pool], Awaitable[T]]) -> T:
-        """A change that the pool has no method for, to what has this id or name. It may be made twice."""
+        """Make a change for which the pool has no method, to the job or schedule with this id or name. `change` may be
+        called twice."""
         return await self._change_one(name, lambda: change(self._pool))
 
     async def _change_one(self, job_id: str, change: Callable[[], Awaitable[T]], *, repeat: bool = True) -> T:
@@ -307,7 +309,7 @@ def _failed(result: Any) -> bool:
 
 
 def _first_result(before: Any, now: Any) -> Any:
-    """The result to report for a change that was made twice: the second time mostly finds what the first one did."""
+    """The result to report for a change that was made twice: the second time usually finds what the first one did."""
     if _failed(before):
         return now
     if isinstance(now, list):

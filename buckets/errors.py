@@ -1,7 +1,7 @@
 """The errors of the engine, sorted by what the caller can do about them.
 
-Each class has a `code`, the word that scripts answer with and that goes over the wire. Its docstring is the sentence
-that people read.
+Each class has a `code`, the word that scripts reply with and that clients receive. The docstring of a class is the
+message that people read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class JobQueueError(Exception):
 
     code = "INTERNAL"
     job_id: str | None = None
-    """The job that the refused command named, where the error takes the place of the command."""
+    """The job named by the refused command, if the error takes the place of that command."""
     refused: type[Any] | None = None
-    """The struct of the refused command, where it was one."""
+    """The struct type of the refused command, if the command was a struct."""
 
     def __init__(self, message: str = "", *, state: str | None = None) -> None:
         self.message = message or (type(self).__doc__ or "").strip().rstrip(".")
@@ -118,7 +118,7 @@ class Limited(JobQueueError):
     code = "LIMITED"
 
     def __init__(self, limit: str, opens_us: int) -> None:
-        """`limit`: rate or concurrency; `opens_us`: in how many us to look again."""
+        """`limit`: rate or concurrency; `opens_us`: after how many us to look again."""
         super().__init__()
         self.limit = limit
         self.opens_us = opens_us
@@ -146,8 +146,8 @@ BY_WORD: dict[str, type[JobQueueError]] = {
 
 
 def from_reply(text: str) -> JobQueueError | None:
-    """The error that a script's reply `WORD state` stands for, or `TOPIC_FULL topic`, `LIMITED limit us`; None for any
-    other word."""
+    """The error for a script's reply `WORD state`, `TOPIC_FULL topic` or `LIMITED limit us`, or None for any other
+    word."""
     word, _, which = text.partition(" ")
     if word == Limited.code:
         limit, opens_us = which.split(" ")

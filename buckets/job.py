@@ -1,7 +1,7 @@
-"""A job: its states, the moves between them, and what a caller hands in and reads.
+"""A job: its states, the moves between them, and the forms in which callers add and read it.
 
-Times are ms since the epoch and spans are ms, but for the lease: us since the epoch. How a job is stored is the
-business of buckets/layout.py and buckets/record.py.
+Times are in ms since the epoch and durations in ms, except the lease, which is in us since the epoch. How a job is
+stored is defined in buckets/layout.py and buckets/record.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from buckets.layout import LENGTH, SPAN
 
 DEFAULT_PRIORITY = 4
-DEFAULT_RETENTION_MS = 60_000  # part of the record's format: a record without the field means this
+DEFAULT_RETENTION_MS = 60_000  # part of the record's format: used if a record lacks the field
 _BUCKET = SPAN["bucket"].start
 _CREATED, _NEXT, _NUMBER = SPAN["created"], SPAN["next"], SPAN["number"]
 
@@ -34,8 +34,8 @@ class State(enum.IntEnum):
 
 
 def later_ms(job_id: str, most_ms: int) -> int:
-    """By how much what has this id is later than its time, up to `most_ms`: evenly spread over the ids, and always the
-    same for one."""
+    """By how many ms the job with this id is later than its time, up to `most_ms`: evenly spread over ids, and always
+    the same for the same id."""
     digest = hashlib.blake2b(job_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest) * (most_ms + 1) >> 64
 
@@ -44,13 +44,13 @@ STATE_WORDS = {state.word.encode(): state.word for state in State}
 """The states as scripts spell them."""
 LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 
-# The arrows of the picture in buckets/__init__.py, and the scripts that move a job along each. `None`: no job, or a
-# tombstone.
+# The arrows of the picture in buckets/__init__.py, and the scripts that move a job along each. `None` means no job, or
+# a tombstone.
 MOVES: dict[tuple[State | None, State], set[str]] = {
     (None, State.DELAYED): {"add", "occur", "import"},
     (None, State.READY): {"add", "occur", "import"},
-    (None, State.RESERVED): {"import"},  # of a journal
-    (None, State.DEAD): {"import"},  # of another Redis
+    (None, State.RESERVED): {"import"},  # restored from a journal
+    (None, State.DEAD): {"import"},  # migrated from another Redis
     (State.DELAYED, State.DELAYED): {"add", "update", "rewrite", "apply_operation"},  # replaced; changed
     (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite", "apply_operation"},
     (State.READY, State.DELAYED): {"add"},  # replaced
@@ -61,17 +61,17 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.READY, State.RESERVED): {"pop", "pop_by_priority", "pop_limited", "take"},
     (State.DELAYED, State.RESERVED): {"due", "take"},  # due while a pop waited; taken
     (State.DEAD, State.RESERVED): {"take"},
-    # Popped at most once; a late worker's finish.
+    # Delivered at most once, or finished by a late worker.
     (State.READY, State.FINISHED): {"pop", "pop_by_priority", "pop_limited", "take", "finish", "end_life"},
     (State.READY, State.DEAD): {"due"},  # ttl over
     (State.RESERVED, State.READY): {"due", "release", "unpop"},
     (State.RESERVED, State.DELAYED): {"due", "release"},
     (State.RESERVED, State.DEAD): {"due", "release", "bury"},
-    (State.DELAYED, State.DEAD): {"due"},  # ttl over before it was moved
+    (State.DELAYED, State.DEAD): {"due"},  # ttl over before the timer moved it
     (State.RESERVED, State.FINISHED): {"finish", "end_life"},
     (State.DELAYED, State.FINISHED): {"take", "finish", "end_life"},
     (State.DEAD, State.FINISHED): {"take", "finish", "end_life"},
-    # `export`: to another Redis; `end_life`: again, after a failover.
+    # `export`: moved to another Redis; `end_life`: ended again after a failover.
     (State.DELAYED, State.DELETED): {"delete", "finish", "purge", "export", "end_life", "apply_operation"},
     (State.READY, State.DELETED): {"delete", "finish", "purge_ready", "export", "end_life", "apply_operation"},
     (State.RESERVED, State.DELETED): {"delete", "purge", "end_life", "apply_operation"},
@@ -82,12 +82,12 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
 class Verb(enum.IntEnum):
     """What happened to a job, as its event says. The numbers are stored.
 
-    An entry of the stream has one verb, that of its script; `buckets/events` says what that means for each job.
+    An entry of the stream has one verb, that of its script; `buckets/events` derives the verb for each job.
     """
 
     ADD = 1
     REPLACE = 2  # an add over a live job
-    DUE = 3  # with the state before: fell due, its lease ended, its ttl ended
+    DUE = 3  # fell due, or its lease or its ttl ended: the state before the move says which
     POP = 4
     UNPOP = 5
     TOUCH = 6
@@ -112,7 +112,7 @@ class Verb(enum.IntEnum):
     WALK = 25  # not a move: the journal read the record
     VANISHED = 26  # not a move: the journal has it as live, and Redis does not know it
     SCHEDULE = 27  # a schedule was defined
-    OCCUR = 28  # its time had come; the occurrences that were made have events of their own
+    OCCUR = 28  # a schedule's time had come; the jobs that were created have events of their own
     UNSCHEDULE = 29
 
     @property
@@ -127,11 +127,11 @@ class Cause(enum.IntEnum):
     TRIES = 1
     TTL = 2
     BURIED = 3
-    LEASE = 4  # its lease ended, and nothing has happened to it since but its back-off, or its death by TRIES
+    LEASE = 4  # its lease ended, followed by nothing except its back-off or its death by TRIES
 
     @classmethod
     def _missing_(cls, value: object) -> Cause:
-        """A cause that only a later version knows does not make the record unreadable."""
+        """Read a cause that only a later version knows as NONE, so that the record stays readable."""
         return cls.NONE
 
 
@@ -145,43 +145,43 @@ class Tag(enum.IntEnum):
     TTL = 1  # 6 bytes, ms from the due time
     RETENTION = 2  # 4 bytes, ms
     BACKOFF = 3  # 6 bytes a step, ms
-    TTR = 4  # 4 bytes, ms: the job's own, while a pop has asked for another
+    TTR = 4  # 4 bytes, ms: the job's own ttr, while a pop has set another
     WORKER = 5  # text: who popped it last
-    REASON = 6  # text: why it was given back last
+    REASON = 6  # text: why it was last released or buried
     HEADERS = 7  # JSON
     TAGS = 8  # JSON
     TRACE = 9  # text: trace context
-    READY = 10  # 6 bytes, ms: since when it was ready again; only in the answer to a pop
-    NOTE = 11  # bytes: what a dialect keeps with the job
+    READY = 10  # 6 bytes, ms: since when it was ready again; only in the reply to a pop
+    NOTE = 11  # bytes: data that a dialect keeps with the job
 
 
 @dataclass(slots=True)
 class NewJob:
-    """What `add` takes. Where `due_ms` (since the epoch) is given, `delay_ms` (from now) is ignored."""
+    """A job to add. If `due_ms` (since the epoch) is given, `delay_ms` (from now) is ignored."""
 
     id: str
     topic: str
     body: bytes
     delay_ms: int = 0
     due_ms: int = 0
-    ttr_ms: int = 60_000  # 0: delivered at most once
+    ttr_ms: int = 60_000  # 0 for at most one delivery
     priority: int = DEFAULT_PRIORITY
-    tries: int = 16  # deliveries that count, at most; 0: no limit
+    tries: int = 16  # the most deliveries that count; 0 for no limit
     backoff_ms: tuple[int, ...] = ()
     ttl_ms: int | None = None
     retention_ms: int = DEFAULT_RETENTION_MS
     headers: bytes = b""
     tags: bytes = b""
-    if_exists: str = "keep"  # keep, reject, renew, replace; later, sooner: an empty body stands for the old one
-    most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0: no limit
+    if_exists: str = "keep"  # keep, reject, renew, replace; later, sooner: an empty body keeps the old one
+    most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0 for no limit
     note: bytes = b""  # up to 64 bytes, which the queue does not read
-    keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
-    is_copy: bool = False  # made by an add to a virtual topic, as is then remembered
+    keeps_body: bool = False  # its tombstone keeps the body and all other fields, unless it is purged
+    is_copy: bool = False  # made by an add to a virtual topic, which its record notes
 
 
 @dataclass(slots=True)
 class Kind:
-    """The part of a record that like jobs share, decoded once for all of them."""
+    """The part of a record that similar jobs share, decoded once for all of them."""
 
     topic: str
     body_at: int
@@ -195,12 +195,12 @@ class Kind:
     step: int  # on the back-off ladder
     optional: dict[int, bytes]  # by tag, unknown ones included
 
-    __hash__ = object.__hash__  # so that what follows from a kind can be kept in a dictionary
+    __hash__ = object.__hash__  # so that a dictionary can cache what is derived from a kind
 
 
 @dataclass(slots=True)
 class Job:
-    """A job as it was read. What few readers want is read from the record when they ask for it."""
+    """A job as it was read. Fields that few callers need are decoded from the record on access."""
 
     id: str
     raw: bytes
@@ -223,12 +223,13 @@ class Job:
 
     @property
     def number(self) -> int:
-        """Of its valid entry in a ready list."""
+        """The number of its valid entry in a ready list."""
         return int.from_bytes(self.raw[_NUMBER], "big")
 
     @property
     def header(self) -> bytes:
-        """What its record begins with: all that moves change, and no other job of the same id has."""
+        """The beginning of its record: all fields that moves change. No other job with the same id has the same
+        header."""
         return self.raw[: self.raw[LENGTH]]
 
     @property
@@ -250,7 +251,7 @@ class Job:
 
     @property
     def reason(self) -> str | None:
-        """Why it came back, or died: as its worker said, unless its lease ended."""
+        """Why it came back or died: the worker's reason, or `LEASE_ENDED`."""
         told = self.kind.cause is Cause.LEASE and self.state in (State.DELAYED, State.READY, State.DEAD)
         return LEASE_ENDED if told else self.text(Tag.REASON)
 
@@ -280,7 +281,7 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Bytes of its body."""
+        """The size of its body in bytes."""
         return len(self.raw) - self.kind.body_at
 
     @property
@@ -293,7 +294,7 @@ class Job:
 
     @property
     def own_ttr(self) -> int:
-        """The job's ttr, whatever the last pop asked for."""
+        """The job's own ttr, even if the last pop set another."""
         return int.from_bytes(self.optional[Tag.TTR], "big") if Tag.TTR in self.optional else self.ttr
 
     @property
@@ -308,15 +309,15 @@ class Job:
 
     @property
     def lease_ended(self) -> int | None:
-        """When its last lease ended (as its timer saw it), if that is the last that happened to it."""
+        """When its last lease ended, as its timer saw it; None if anything else has happened to it since."""
         if self.cause is not Cause.LEASE or self.state not in (State.DELAYED, State.READY):
             return None
-        ladder, step = self.backoff, self.kind.step  # the step was taken when the lease ended
+        ladder, step = self.backoff, self.kind.step  # the step was advanced when the lease ended
         return self.next - (ladder[min(step, len(ladder)) - 1] if ladder else 0)
 
     @property
     def ready_again(self) -> int | None:
-        """Since when a popped job that had been delivered before was ready."""
+        """Since when a popped job was ready, if it had been delivered before; otherwise None."""
         raw = self.optional.get(Tag.READY)
         return None if raw is None else int.from_bytes(raw, "big")
 

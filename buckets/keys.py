@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Collection
 
-# The name of a family of keys in scripts -> what stands between the hash tag and the rest of the key.
+# The name of a family of keys in scripts -> the prefix between the hash tag and the rest of the key.
 FAMILIES = {
     "JOB": "j:",  # + id            string: the record
     "BUCKET": "b:",  # + n             zset: id -> ms
@@ -21,7 +21,7 @@ FAMILIES = {
     "DUE": "h:",  # + topic         hash: pending jobs by minute (`m…`) or hour (`h…`) of their due time
     "TOPICS": "t",  # zset: topic -> ms of last use
     "PAUSED": "p:",  # + topic         string: paused until
-    "PERMITS": "l:",  # + topic         string: us since the epoch when all permits of its rate are there; expires
+    "PERMITS": "l:",  # + topic         string: us since the epoch when all permits of its rate are available; expires
     "ASIDE": "x",  # hash: id or key -> what was found there and could not be used
     "EXPORTED": "m:",  # + ms:batch      hash: id -> a record on its way to another Redis
     "SCHEDULES": "schedules",  # hash: name -> the record of a schedule
@@ -31,14 +31,14 @@ FAMILIES = {
     "MEMBERS": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
     "CARDS": "cards",  # of shard 0: hash: token of an instance -> what it says about itself (timers/cards.py)
     "WORKERS": "w:",  # of shard 0: + token      string: the workers that poll through an instance; expires
-    "COUNTER": "seq",  # of shard 0: string: the last number given out
+    "COUNTER": "seq",  # of shard 0: string: the last number assigned
     "ALIAS": "alias:",  # of shard 0: + number     string: id; expires
-    "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
-    "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; what else is in it: access.py
+    "BARRIER": "fence",  # string: empty, expires after a second; only the write matters
+    "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; for other fields see access.py
     "RATE": "rate:",  # of shard 0: + token      hash: how full the bucket of a token's rate is; expires
     "ACTIONS": "actions",  # of shard 0: stream: what people and operators did, for the command `actions`
     "OPERATIONS": "ops",  # of shard 0: zset: id of an operation -> ms when it was planned
-    "OPERATION": "op:",  # + id             hash: an operation (shard 0), and how far it is in this shard; expires
+    "OPERATION": "op:",  # + id             hash: an operation (shard 0), and its progress in this shard; expires
     "FIGURES": "f:",  # of shard 0: + minute[:topic]  hash: what happened in that minute; expires
     "FIGURED": "figured",  # of shard 0: zset: topic with such figures -> ms when some were last added; expires
     "BELL": "bell",  # a channel, not a key
@@ -133,7 +133,7 @@ def shard_of(job_id: str, shards: int) -> int:
 
 
 def lua_names(words: Collection[str]) -> str:
-    """The Lua lines that define those of the prefixes that are among the words of a script."""
+    """The Lua lines that define the prefixes that a script uses. `words`: the words of the script."""
     used = [name for name in FAMILIES if name in words]
     if not used:
         return ""

@@ -13,14 +13,14 @@ NEW_FIELDS = {
     "version": 1,
     "length": 1,  # of the header
     "flags": 1,  # the state (3 bits), and the flags of buckets/record.py
-    "priority": 1,  # low 4 bits; the cause of death in the high 4 bits
+    "priority": 1,  # in the low 4 bits; the cause of death is in the high 4 bits
     "bucket": 1,
     "topic_length": 1,
     "created": 6,
     "due": 6,  # as the caller asked; ttl and lateness count from it
-    "next": 6,  # delayed: when due; reserved, or a tombstone: when that ends; ready, dead: since when
+    "next": 6,  # delayed: when due; reserved or a tombstone: when it ends; ready or dead: since when
     "ttr": 4,  # ms, of the current lease
-    "tries": 2,  # deliveries that count, at most; 0: no limit
+    "tries": 2,  # the most deliveries that count; 0 for no limit
     "number": 4,  # of the ready entry that is valid
 }
 """The fields of every header, and their sizes in bytes."""
@@ -38,15 +38,16 @@ SCHEDULE_FIELDS = {
     "version": 1,
     "length": 1,  # of the header
     "bucket": 1,
-    "revision": 7,  # us since the epoch, when it was defined; that of a later definition is greater
+    "revision": 7,  # us since the epoch, when it was defined; a later definition has a greater one
     "start": 6,  # where an interval counts from
-    "next": 6,  # when its next occurrence is; 0: never
-    "last": 6,  # when the last one that was made is; 0: none was
+    "next": 6,  # when its next occurrence is; 0 for never
+    "last": 6,  # when the last created occurrence is; 0 for none
 }
-"""The fields of a schedule's header, and their sizes in bytes; its definition follows. Times as in a job's."""
+"""The fields of a schedule's header, and their sizes in bytes; its definition follows. Times are as in a job's
+header."""
 SCHEDULE_HEADER = sum(SCHEDULE_FIELDS.values())
 SCHEDULE = "~"
-"""What the entry of a schedule begins with in a bucket, before its name. No id does."""
+"""The prefix of a schedule's entry in a bucket, before its name. No job id begins with it."""
 
 
 def _spans(fields: Mapping[str, int]) -> dict[str, slice]:
@@ -57,9 +58,9 @@ def _spans(fields: Mapping[str, int]) -> dict[str, slice]:
 SPAN = _spans(NEW_FIELDS | DELIVERY_FIELDS)
 """Where each field is."""
 EVENT_VERSION = 1
-"""Of the entries of events (buckets/events)."""
+"""The version of the entries of events (buckets/events)."""
 EVENT_NEW = 1
 """The flag of an entry whose jobs are all new."""
 EVENT_BODY = 4096
-"""Bytes of a body at most that an event tells."""
+"""The largest body that an event includes, in bytes."""
 LENGTH: int = SPAN["length"].start

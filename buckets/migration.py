@@ -2,9 +2,9 @@
 
 A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash;
 `import` on the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is
-live on both, and a migration may die at any moment: the next one imports what is in the hash that it left. Reserved
-jobs stay until they are finished or come back. Schedules migrate likewise (buckets/schedules/moving.py), each behind
-its last occurrence.
+live on both, and a migration may die at any moment: the next migration imports what the hash still contains. Reserved
+jobs stay until they are finished or come back. Schedules migrate likewise (buckets/schedules/moving.py), each after its
+last occurrence.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from buckets.shards import Item
 from buckets.topics.topics import Topics
 
 REST = 1.0
-PATIENCE_S = 10.0  # then a hash is taken for one that a dead migration left
-_PAGE = 100  # jobs a script: about 3 ms of Redis
-_ROOM = 1 << 20  # bytes of records a script
-_TRIES = 12  # of five seconds each, while the new Redis does not answer
-_AHEAD = 1_000_000  # numbers left to services that go on on the old Redis: a job of theirs must not find its id taken
-_NAMES = 20  # schedules a script
-_WAIT_S = 0.2  # before the next look for what is left
+PATIENCE_S = 10.0  # after this, a hash counts as left by a dead migration
+_PAGE = 100  # jobs per script: about 3 ms of Redis
+_ROOM = 1 << 20  # bytes of records per script
+_TRIES = 12  # attempts of five seconds each, while the new Redis does not answer
+_AHEAD = 1_000_000  # numbers left to services that continue on the old Redis, so that their jobs' ids stay unused
+_NAMES = 20  # schedules per script
+_WAIT_S = 0.2  # before looking again for remaining jobs
 
 _ImportIn = Callable[[Pool, Callable[[], int], int, Sequence[Item]], Awaitable[list[Any]]]
 Progress = Callable[[int, int], None]
@@ -50,8 +50,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Migrated:
-    """What was migrated: jobs by topic and state, and schedules; how many of these the new Redis knew already, and kept
-    as they were there; and whether the old one was found empty (if not, the migration was stopped)."""
+    """What was migrated: jobs by topic and state, and schedules. `known`: how many of these the new Redis already had,
+    and kept unchanged. `done`: True if the old Redis was found empty, False if the migration was stopped."""
 
     topics: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     schedules: int = 0
@@ -79,7 +79,7 @@ class Migration:
         self._progress = progress or (lambda moved, reserved: None)
         self._turn = itertools.count()
         self._stopping = False
-        self._left = 0  # jobs and hashes that this pass had to leave
+        self._left = 0  # jobs and hashes that this pass had to leave for later
         self.migrated = Migrated()
 
     @classmethod
@@ -95,10 +95,10 @@ class Migration:
         patience_s: float = PATIENCE_S,
         progress: Progress | None = None,
     ) -> Self:
-        """Open both namespaces. `shards`, `buckets`: for the new one, if it is not founded yet; `rest`: for how many
-        seconds both are left to others after each second of work.
+        """Open both namespaces. `shards`, `buckets`: for the new namespace, if it does not exist yet; `rest`: for how
+        many seconds to leave both to others after each second of work.
 
-        Raises Unfit when one is damaged or of another version, or when there is no old one.
+        Raises Unfit if one is damaged or of another version, or if the old one does not exist.
         """
         found = await examine(old, namespace, buckets)
         if found.empty:
@@ -115,13 +115,14 @@ class Migration:
         self._stopping = True
 
     async def run(self) -> Migrated:
-        """Migrate until the old Redis has no job and no schedule; returns what was migrated. Raises NoRoom when the new
-        one is full, and Unavailable when one of them does not answer: then nothing is lost, and it may be run again."""
+        """Migrate until the old Redis has no job and no schedule; returns what was migrated. Raises NoRoom if the new
+        one is full, and Unavailable if one of them does not answer: nothing is lost then, and the migration can be run
+        again."""
         paused = await self._copy_pauses()
         await self._copy_numbers(ahead=_AHEAD)
         await self._copy_tokens()
         try:
-            while not await self._pass():  # noqa: ASYNC110 - nothing reports it when others return jobs
+            while not await self._pass():  # noqa: ASYNC110 - nothing signals that others return jobs
                 await asyncio.sleep(_WAIT_S if self._left else 0)
         except _Stopped:
             return self.migrated
@@ -133,7 +134,7 @@ class Migration:
         return self.migrated
 
     async def _copy_pauses(self) -> list[str]:
-        """Pause on the new Redis the topics that are paused on the old one; returns these."""
+        """Pause on the new Redis the topics that are paused on the old one; returns their names."""
         old, new, shard, cursor = Topics(self._old), Topics(self._new), 0, 0
         paused = []
         while True:
@@ -150,8 +151,8 @@ class Migration:
             await new.pause(topic, max(until - await self._new.now_ms(), 1) if until else None)
 
     async def _copy_numbers(self, ahead: int = 0) -> None:
-        """Let the new Redis go on behind the numbers of the old one, `ahead` of those that services take there yet, and
-        know its aliases."""
+        """Make the new Redis continue after the numbers of the old one, leaving the next `ahead` numbers to services on
+        the old one, and copy the aliases."""
         old, new = Numbers(self._old), Numbers(self._new)
         last = await old.last()
         if last:
@@ -176,14 +177,14 @@ class Migration:
         )
 
     async def _copy_tokens(self) -> None:
-        """Let the new Redis know the tokens of the old one; of a token that both know, what was changed last holds."""
+        """Copy the tokens of the old Redis to the new one; for a token that both have, the record changed last wins."""
         new = Tokens(self._new)
         stored = await Tokens(self._old).read()
         await new.write(stored.entries(), least=stored.version)
         await new.note_used(stored.used)
 
     async def _pass(self) -> bool:
-        """Migrate all jobs and schedules that can be; returns whether there were none."""
+        """Migrate all jobs and schedules that can be migrated now; returns whether there were none."""
         before, self._left = self.migrated.jobs + self.migrated.schedules, 0
         for shard in range(len(self._old.keys)):
             await self._move_ready(shard)
@@ -197,7 +198,7 @@ class Migration:
         return not self._left
 
     async def _end_leases(self) -> None:
-        """Do the work of the timers, since no instance may be left to run them."""
+        """Do the work of the timers, in case no instance is left to run them."""
         for shard in range(len(self._old.keys)):
             for bucket in range(self._old.buckets):
                 await self._pages.step(self._old.due(shard, bucket))
@@ -211,7 +212,7 @@ class Migration:
             lengths = await asyncio.gather(*(read("LLEN", keys.ready(each, topic)) for each in lists))
             for priority, length in zip(lists, lengths, strict=True):
                 left = length
-                while left > 0:  # what comes meanwhile is for the next pass
+                while left > 0:  # jobs that arrive meanwhile are left to the next pass
                     looked = await self._move(shard, (), f"{priority}:{topic}")
                     left = left - looked if looked else 0
 
@@ -236,7 +237,7 @@ class Migration:
                         looked += await self._move(shard, chunk[looked:])
 
     async def _move(self, shard: int, ids: Sequence[bytes], front: str = "") -> int:
-        """Migrate a page of jobs, of a ready list or by their ids; returns how many entries or jobs were looked at."""
+        """Migrate a page of jobs, from a ready list or by their ids; returns how many entries or ids were looked at."""
         if self._stopping:
             raise _Stopped
         looked, reserved, key, *pairs = await self._pages.step(
@@ -290,7 +291,7 @@ class Migration:
         _raise_first(arrived)
 
     async def _deliver(self, key: bytes, jobs: Sequence[Job]) -> None:
-        """Import jobs that were exported, then delete the hash that keeps them. Raises NoRoom for what was put back."""
+        """Import jobs that were exported, then delete the hash that keeps them. Raises NoRoom if some were put back."""
         results = await self._put(key, [Item(job.id, (job.id, job.raw), len(job.raw)) for job in jobs], _import_in)
         for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, NoRoom):
@@ -300,18 +301,18 @@ class Migration:
         _raise_first(results)
 
     async def _put(self, key: bytes, items: Sequence[Item], work: _ImportIn) -> list[Any]:
-        """Import what was exported, or where there is no room put it back; then delete the hash that keeps it. Returns
-        the results of the import."""
+        """Import exported items, put back those for which the new Redis has no room, and delete the hash that keeps
+        them. Returns the results of the import."""
         results = await self._import(self._new, items, work)
         refused = [item for item, result in zip(items, results, strict=True) if isinstance(result, NoRoom)]
-        # Some may have arrived: the hash stays.
+        # Some items may have arrived: the hash stays.
         _raise_first(result for result in results if not isinstance(result, NoRoom))
         _raise_first(await self._import(self._old, refused, work))
         await self._old.redis.read("UNLINK", key)
         return results
 
     async def _import(self, pool: Pool, items: Sequence[Item], work: _ImportIn) -> list[Any]:
-        """For each item 1, 0 where it is known there, or an error."""
+        """Import items; returns for each item 1, 0 if it is known there, or an error."""
         results: list[Any] = [Unavailable()] * len(items)
         for _ in range(_TRIES):
             unanswered = [at for at, result in enumerate(results) if isinstance(result, Unavailable)]
@@ -324,7 +325,8 @@ class Migration:
 
 
 async def _import_in(pool: Pool, turn: Callable[[], int], shard: int, items: Sequence[Item]) -> list[Any]:
-    """Import jobs of a shard; for each 1, 0 where its id is known there, or an error. `turn`: gives a bucket."""
+    """Import jobs into a shard; returns for each 1, 0 if its id is known there, or an error. `turn`: returns a
+    bucket."""
     own: dict[str, Value] = {"now": pool.clock.now(), "verb": int(Verb.IMPORT), "buckets": pool.buckets}
     return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": turn()})
 

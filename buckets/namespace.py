@@ -1,8 +1,8 @@
-"""The settings of a namespace: founding and reading them, and what can still be known of a damaged one.
+"""The settings of a namespace: founding and reading them, and what can still be read from damaged ones.
 
 Each shard has a hash `meta` with the format of the data, the hash function that spreads ids over shards, and the
-numbers of shards and buckets. Once founded, a namespace keeps these, whatever a process asks for. Where events are on
-(buckets/events/switch.py), it has the switch and the word of their stream, too.
+numbers of shards and buckets. Once founded, a namespace keeps these numbers, whatever a process asks for. If events are
+on (buckets/events/switch.py), `meta` also has the switch and the word of the stream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_SHARDS = 255
 _NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['LOCK']})(\d{{1,3}})")
 LEAST_ENTRIES, MOST_ENTRIES = 1_000, 1_000_000_000
 MANY_ENTRIES = 1_000_000
-"""The most that a stream may have, unless something else is said."""
+"""The most entries of a stream by default."""
 _SWITCH = {"events": re.compile("[1-9][0-9]{0,9}"), "touches": re.compile("1"), "stream": re.compile("[0-9a-f]{1,32}")}
 _WAY_OUT = "If it is damaged, run `jobqueue fsck --repair`"
 
@@ -40,7 +40,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
-    """The numbers in the settings of a shard; None when these are not of this format."""
+    """The numbers in the settings of a shard, or None if the settings are not of this format."""
     own = {"format": str(FORMAT), "hash": HASH}
     numbers = [meta.get(name, "") for name in Numbers._fields]
     required, optional = {*own, *Numbers._fields}, meta.keys() & _SWITCH.keys()
@@ -54,16 +54,16 @@ def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
 
 
 class Switch(NamedTuple):
-    """That events are on."""
+    """The settings of events that are on."""
 
     entries: int
-    """The most that the stream of a shard may have."""
+    """The most entries that the stream of a shard may have."""
     touches: bool = False
-    """Whether touches are told, too."""
+    """Whether touches are recorded, too."""
 
 
 def switch_of(meta: Mapping[str, str]) -> Switch | None:
-    """The switch in the settings of a shard, damaged ones included; None: events are off."""
+    """The switch in the settings of a shard, even damaged ones, or None if events are off."""
     if not _is_of_switch("events", meta.get("events", "")):
         return None
     return Switch(int(meta["events"]), meta.get("touches") == "1")
@@ -76,12 +76,12 @@ def _is_of_switch(name: str, value: str) -> bool:
 
 
 def fresh_word() -> str:
-    """A word for a stream of events that is made now: it tells the stream from earlier ones of the shard."""
+    """A word for a new stream of events, which distinguishes it from earlier streams of the shard."""
     return secrets.token_hex(8)
 
 
 async def read_meta(redis: Redis, keys: Keys) -> dict[str, str]:
-    """The settings of a shard as they are; empty where there are none."""
+    """The settings of a shard as they are; empty if there are none."""
     return _fields(await redis.read("HGETALL", keys.meta))
 
 
@@ -91,8 +91,8 @@ def _fields(flat: list[Any]) -> dict[str, str]:
 
 
 async def look(redis: Redis, namespace: str) -> Numbers | None:
-    """The numbers with which `open_namespace` would join a namespace; None: it would found it. Raises Unfit where it
-    would; changes nothing."""
+    """The numbers with which `open_namespace` would join a namespace, or None if it would found the namespace. Raises
+    Unfit when `open_namespace` would; changes nothing."""
     first = await _looked(redis, Keys(namespace, 0))
     for shard in range(1, first.shards if first else 0):
         await _looked(redis, Keys(namespace, shard))
@@ -108,8 +108,8 @@ async def _looked(redis: Redis, keys: Keys) -> Numbers | None:
 
 
 async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> tuple[Numbers, list[Switch | None]]:
-    """Found the namespace with the wanted numbers, or join it: then its own numbers are returned, and the switch of
-    each shard.
+    """Found the namespace with the wanted numbers, or join an existing one. Returns the numbers of the namespace and
+    the switch of each shard.
 
     Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
     """
@@ -125,7 +125,8 @@ async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> tuple
 async def found(
     redis: Redis, keys: Keys, wanted: Numbers, switch: Switch | None = None
 ) -> tuple[Numbers, Switch | None]:
-    """Write the settings of a shard unless it has some; the numbers and the switch that hold. Raises Unfit."""
+    """Write the settings of a shard unless it has some; returns the numbers and the switch now in effect. Raises
+    Unfit."""
     settings = {"format": FORMAT, **wanted._asdict(), "hash": HASH}
     flat: list[Value] = [text for pair in settings.items() for text in pair]
     try:
@@ -146,7 +147,7 @@ async def found(
 
 
 def _blamed(error: JobQueueError, keys: Keys) -> JobQueueError:
-    """The error; or where the settings of a shard are no hash, one that says so."""
+    """The error itself, or one that says that the settings of a shard are not a hash."""
     if "WRONGTYPE" not in error.message:
         return error
     return Unfit(f"{keys.meta} is not a hash: another program wrote it. {_WAY_OUT}")
@@ -160,8 +161,8 @@ def _joined(keys: Keys, meta: Mapping[str, str]) -> Numbers:
 
 
 async def join(redis: Redis, namespace: str) -> Numbers:
-    """The numbers of a namespace that exists, as those of its shards have them that answer. Raises Unfit where there is
-    none, or where it is damaged or of another version; Unavailable when no shard answers."""
+    """The numbers of an existing namespace, according to the shards that answer. Raises Unfit if there is no such
+    namespace, or if it is damaged or of another version; Unavailable if no shard answers."""
     if not NAMESPACE.fullmatch(namespace):
         raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
     every = (Keys(namespace, shard) for shard in range(_MOST_SHARDS))
@@ -183,16 +184,16 @@ class Examination:
 
     numbers: Numbers
     faults: dict[int, str] = field(default_factory=dict)
-    """By shard, why its settings are not these numbers, in words; `gone` when there are none."""
+    """By shard, how its settings differ from these numbers, in words; `gone` if it has no settings."""
     empty: bool = False
     """Whether there is no namespace at all."""
     switches: list[Switch | None] = field(default_factory=list)
-    """Of each shard, also where its settings are damaged, as far as they can be read."""
+    """The switch of each shard, as far as it can be read if the settings are damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """What is under the key of a shard's settings: its type, and the fields of a hash."""
+    """The key of a shard's settings: its Redis type, and its fields if it is a hash."""
 
     kind: str
     fields: dict[str, str]
@@ -205,9 +206,9 @@ async def _shard(redis: Redis, keys: Keys) -> _Shard:
 
 async def examine(redis: Redis, namespace: str, buckets: int) -> Examination:
     """Read the settings of a namespace that may be damaged, which `open_namespace` would refuse. `buckets`: the number
-    to assume when nothing reveals it.
+    of buckets to assume if nothing reveals it.
 
-    Raises Unfit for a namespace of another version, whose data this one cannot judge.
+    Raises Unfit for a namespace of another version, whose data this version cannot judge.
     """
     shards = await asyncio.gather(*(_shard(redis, Keys(namespace, shard)) for shard in range(_MOST_SHARDS)))
     for each in shards:
@@ -226,18 +227,18 @@ async def examine(redis: Redis, namespace: str, buckets: int) -> Examination:
 
 
 def _is_doubtful(shards: list[_Shard]) -> bool:
-    """Whether the settings alone do not give the numbers, so that the keys must be scanned."""
+    """Whether the settings alone do not determine the numbers, so that the keys must be scanned."""
     votes = [numbers for each in shards if (numbers := numbers_of(each.fields))]
     return not votes or (len(votes) == 1 and votes[0].shards > 1)
 
 
 def _is_lone_voice(shards: list[_Shard], keys: dict[int, set[str]]) -> bool:
-    """Whether only one shard claims that there are more, and these have no key at all."""
+    """Whether only one shard claims that there are more shards, and those have no keys at all."""
     return _is_doubtful(shards) and max(keys, default=0) == 0
 
 
 async def _keys(redis: Redis, namespace: str) -> dict[int, set[str]]:
-    """The shards that have keys, each with those of its keys that contain a bucket's number."""
+    """The shards that have keys, each with its keys that contain the number of a bucket."""
     numbered: dict[int, set[str]] = {}
     form = re.compile(rf"\{{{re.escape(namespace)}:(\d{{1,3}})\}}:(.*)", re.S)
     async for page in Pages(redis).keys(f"{{{namespace}:*}}:*"):

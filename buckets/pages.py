@@ -1,4 +1,4 @@
-"""Reads what may be large in bounded steps, with a rest after each, so that nobody waits long for Redis."""
+"""Reads large data in bounded steps, with a rest after each step, so that no other caller waits long for Redis."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from buckets.redis.client import Redis
 
 T = TypeVar("T")
 
-_LONGEST_REST_S = 0.005  # most of a step that took longer was waiting, not work of Redis
+_LONGEST_REST_S = 0.005  # a step that would need a longer rest spent most of its time waiting, not working in Redis
 SCANNED = 200  # keys, members or fields per step
-_NAMED = 50  # fields per step, where they may be large
-_ENTRIES = 500  # of a list, per step
+_NAMED = 50  # fields per step, if they may be large
+_ENTRIES = 500  # entries of a list per step
 
 
 class Pages:
@@ -31,7 +31,7 @@ class Pages:
         return result
 
     async def look(self, work: Awaitable[T]) -> T:
-        """Do a piece of work, after which the caller has something to do before it rests."""
+        """Do a piece of work; the caller calls `rest` itself, after its own work."""
         clock = asyncio.get_running_loop().time
         begun = clock()
         result = await work
@@ -40,11 +40,11 @@ class Pages:
         return result
 
     async def rest(self) -> None:
-        """Leave Redis to others for what is left of the rest after the last piece of work."""
+        """Leave Redis to others for the remaining part of the rest after the last piece of work."""
         await asyncio.sleep(max(self._rest_until - asyncio.get_running_loop().time(), 0))
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
-        """Keys that match a pattern. One that exists all the time is met, perhaps twice."""
+        """Keys that match a pattern. A key that exists throughout is returned at least once, perhaps twice."""
         for server in await self._redis.servers():
             cursor = b"0"
             while True:
@@ -61,7 +61,7 @@ class Pages:
 
     async def names(self, key: bytes | str) -> AsyncIterator[list[bytes]]:
         """The names of the fields of a hash."""
-        async for flat in self._scan("HSCAN", key, _NAMED):  # its values come with them
+        async for flat in self._scan("HSCAN", key, _NAMED):  # the reply includes the values
             yield flat[::2]
 
     async def fields(self, key: bytes) -> dict[bytes, bytes]:
@@ -80,9 +80,10 @@ class Pages:
                 return
 
     async def entries(self, key: bytes) -> AsyncIterator[list[bytes]]:
-        """The entries of a list, from its end to its front. A push at the end meanwhile makes some be met twice; a pop
-        or a push at the front shifts none. So an entry that stays is met. A page that is not full has reached the
-        front; waiting for an empty one might take forever, as each push moves an entry into it."""
+        """The entries of a list, from its end to its front. If entries are pushed at the end meanwhile, some are
+        returned twice; a pop or a push at the front does not shift the others. So every entry that stays is returned.
+        The first page that is not full has reached the front; waiting for an empty page might take forever, since each
+        push would move an entry into it."""
         last = -1
         while True:
             entries = await self.step(self._redis.read("LRANGE", key, last - _ENTRIES + 1, last))

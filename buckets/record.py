@@ -1,14 +1,14 @@
-"""The bytes of a record, both ways, and their numbers for the scripts.
+"""The bytes of a record, packing and unpacking, and the record's numbers for the scripts.
 
 A record is one string: a fixed header, the topic, an optional block of tagged fields, the body. The header begins with
 the version and its own length, so that a later version may append to it. Moves change the header in place, so that a
 large body is not written again, except at the first pop: a job that was never popped has a short header, without the
-fields that a delivery fills. The reason is memory: with a 9-character topic and a 100-byte body, a header of up to 39
-bytes fits an allocation of Valkey that is 16 bytes smaller, and 47 bytes are the most that fit one of 160 bytes in
-Redis; one more costs 32 (measured: docs/numbers.md).
+fields that a delivery fills. The short header saves memory: with a 9-character topic and a 100-byte body, a header of
+up to 39 bytes fits an allocation of Valkey that is 16 bytes smaller. In Redis, a header of up to 47 bytes fits an
+allocation of 160 bytes; one more byte costs 32 (measured: docs/numbers.md).
 
-The numbers are here and, for the header, in layout.py, and nowhere else: `lua_numbers` writes those that a script uses
-into it.
+The numbers are defined here and, for the header, in layout.py, and nowhere else: `lua_numbers` writes the numbers that
+a script uses into it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ FAR_MS = 86_400_000  # a delayed job that is due later than this is counted by t
 
 # Flags.
 _STATE = 0x07
-_BODY = 0x08  # its tombstone keeps the body, and all else
+_BODY = 0x08  # its tombstone keeps the body and all other fields
 OPTIONAL = 0x10  # has an optional block
 _HOURLY = 0x20  # its due time is counted by the hour
-_HOLDS = 0x40  # reserved, and the bell rings for its topic when it leaves its place to others
+_HOLDS = 0x40  # reserved, and the bell rings for its topic when it frees its place under the concurrency limit
 _COPY = 0x80  # made by an add to a virtual topic
 
 
 def _format(sizes: Iterator[int] | Sequence[int], codes: Mapping[int, str], other: str) -> str:
-    """A format of `struct` for integers of these sizes; `other` is used for a size without a code of its own."""
+    """A `struct` format for integers of these sizes. `other`: for a size without a code of its own."""
     return ">" + "".join(codes.get(size, other.format(size)) for size in sizes)
 
 
@@ -55,14 +55,14 @@ _NEVER_POPPED = bytes(HEADER)
 _BUCKET_AT, _TIMES_AT = SPAN["bucket"].start, SPAN["created"].start
 _TTR_AT, _NUMBER_AT, _LEASE_AT = SPAN["ttr"].start, SPAN["number"].start, SPAN["lease"].start
 _CODES = {1: "B", 2: "H", 4: "I"}
-_NEW = struct.Struct(_format(list(NEW_FIELDS.values()), _CODES, "{}x"))  # the times, still unknown, are left zero
+_NEW = struct.Struct(_format(list(NEW_FIELDS.values()), _CODES, "{}x"))  # the times, still unknown, stay zero
 _LIMITS = struct.Struct(_format([NEW_FIELDS[name] for name in ("ttr", "tries")], _CODES, ""))
 _STATES = {int(state): state for state in State}  # making one from its number costs ten times as much
 _CAUSES = {int(cause): cause for cause in Cause}
 
 
 def pack_front(job: NewJob) -> bytes:
-    """The record of a new job up to its body: delayed and without times, which the script fills in."""
+    """The record of a new job up to its body, with the state delayed and without times; the script fills these in."""
     topic = job.topic.encode()
     optional = pack_optional(_optional_of(job)) if _has_optional(job) else b""
     flags = State.DELAYED | (OPTIONAL if optional else 0) | (_BODY if job.keeps_body else 0)
@@ -72,8 +72,9 @@ def pack_front(job: NewJob) -> bytes:
 
 
 class Fields(NamedTuple):
-    """All that a record has. Times are ms since the epoch, spans ms, the lease us since the epoch; their ranges are
-    those of the layout. Bucket, number and `hourly` belong to the indexes: who stores a record sets them."""
+    """All fields of a record. Times are in ms since the epoch, durations in ms, the lease in us since the epoch; their
+    ranges are those of the layout. `bucket`, `number` and `hourly` belong to the indexes: the code that stores a record
+    sets them."""
 
     state: int
     topic: str
@@ -88,10 +89,10 @@ class Fields(NamedTuple):
     deliveries: int = 0
     step: int = 0
     lease: int = 0
-    """0: it was never popped."""
+    """0 if the job was never popped."""
     keeps_body: bool = False
     options: bytes = b""
-    """The optional block without its length, as it is."""
+    """The optional block without its length, unparsed."""
     body: bytes = b""
     bucket: int = 0
     number: int = 0
@@ -99,7 +100,7 @@ class Fields(NamedTuple):
 
 
 def pack_record(job: Fields) -> bytes:
-    """The record of a job with any past. Raises OverflowError for what does not fit the layout."""
+    """The record of a job with any history. Raises OverflowError for a value that does not fit the layout."""
     topic = job.topic.encode()
     flags = job.state | (OPTIONAL if job.options else 0) | (_BODY if job.keeps_body else 0)
     flags |= _HOURLY if job.hourly else 0
@@ -139,18 +140,19 @@ def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
 
 
 def pack_ladder(delays_ms: Iterable[int]) -> bytes:
-    """A back-off ladder, as records and scripts have it."""
+    """A back-off ladder, in the form of records and scripts."""
     return b"".join(delay.to_bytes(6, "big") for delay in delays_ms)
 
 
 def pack_optional(fields: Iterator[tuple[Tag, bytes]]) -> bytes:
-    """The optional block: its length (2 bytes), then tag (1), length (2), value of each field; empty without fields."""
+    """The optional block: its length (2 bytes), then tag (1), length (2) and value of each field; empty if there are
+    none."""
     block = b"".join(bytes((tag,)) + len(value).to_bytes(2, "big") + value for tag, value in fields)
     return len(block).to_bytes(2, "big") + block if block else b""
 
 
 def unpack_optional(block: bytes) -> dict[int, bytes]:
-    """The fields of an optional block that comes without its length, unknown tags included."""
+    """The fields of an optional block without its length, unknown tags included."""
     fields, at = {}, 0
     while at < len(block):
         size = int.from_bytes(block[at + 1 : at + 3], "big")
@@ -163,12 +165,12 @@ def _is_header(length: int) -> bool:
     return length == NEW_HEADER or length >= HEADER
 
 
-_MOST_KINDS = 256  # remembered; a record's part before the body has a few KB at most
+_MOST_KINDS = 256  # remembered; the part of a record before the body has at most a few KB
 _KINDS: dict[bytes, Kind] = {}
 
 
 def _kind(raw: bytes) -> Kind:
-    """Raises ValueError if this is not a record of this version."""
+    """The kind of a record. Raises ValueError if this is not a record of this version."""
     if len(raw) < NEW_HEADER or raw[0] != VERSION or not _is_header(raw[1]) or len(raw) < raw[1]:
         raise ValueError("not a record of this version")
     length, flags, _, _, topic_length = raw[LENGTH:_TIMES_AT]
@@ -209,14 +211,14 @@ def _read_kind(raw: bytes, body_at: int) -> Kind:
 
 
 def unpack(job_id: str, raw: bytes) -> Job:
-    """Read a record. Raises ValueError if it is not one of this version."""
+    """Read a record. Raises ValueError if it is not a record of this version."""
     kind, number = _kind(raw), int.from_bytes
     lease = number(raw[SPAN["lease"]], "big") if raw[LENGTH] >= HEADER else 0
     return Job(job_id, raw, kind, number(raw[SPAN["due"]], "big"), lease)
 
 
-# The same for jobs that were popped together, which are mostly like: one look at the header tells it. What differs are
-# bucket, times, number and lease.
+# The same for jobs that were popped together, which are mostly similar: one look at the header shows it. Only bucket,
+# times, number and lease differ.
 _POPPED = struct.Struct(">IxB6xHI6xIH4xHIBHI")
 assert _POPPED.size == HEADER
 
@@ -272,10 +274,10 @@ _LUA = {
     "EVENT_NEW": _lua(EVENT_NEW),
     "EVENT_BODY": _lua(EVENT_BODY),
 }
-"""The numbers of the record by the names that scripts have for them."""
+"""The numbers of the record, by their names in scripts."""
 
 
 def lua_numbers(words: Collection[str]) -> str:
-    """The Lua line that defines those of the record's numbers that are among the words of a script."""
+    """The Lua line that defines the record's numbers that a script uses. `words`: the words of the script."""
     used = [name for name in _LUA if name in words]
     return f"local {', '.join(used)} = {', '.join(_LUA[name] for name in used)}\n" if used else ""

@@ -1,16 +1,16 @@
-"""The Lua scripts: one file in a folder of `lua/` each, composed and loaded once.
+"""The Lua scripts: each is a file in a folder of `lua/`, composed and loaded once.
 
-A script's head says which moves it makes (`arrows`), whether it may be repeated when nobody knows if it ran, which
-includes it needs, and what its arguments are called (`local name = KEYS[n]`, `= ARGV[n]`, or `= {unpack(ARGV, n)}` for
-all that follow). Python passes arguments by these names; a wrong one raises an error that lists the right ones.
+A script's head says which moves it makes (`arrows`), whether it may be repeated when it is unknown whether it ran,
+which includes it needs, and the names of its arguments (`local name = KEYS[n]`, `= ARGV[n]`, or `= {unpack(ARGV, n)}`
+for all that follow). Python passes arguments by these names; a wrong one raises an error that lists the right ones.
 
-An include names the includes that it needs itself, and the arguments of the script that it reads. What Redis gets is,
-in this order: the arguments, the key prefixes (buckets/keys.py) and the numbers of the record (buckets/record.py) that
-the script uses, its includes, each once and behind those it needs, and the rest of the file.
+An include names the includes that it needs itself, and the script's arguments that it reads. Redis gets, in this order:
+the arguments, the key prefixes (buckets/keys.py) and the numbers of the record (buckets/record.py) that the script
+uses, its includes, each once and after the includes that it needs, and the rest of the file.
 
 Creating a function costs Redis time in every run, whether it is called or not. So the scripts of the hot path define
-what only the complete path needs inside one function, `complete_path`, which they call in case of doubt. A function
-that begins with a line `-- include: …` has its own includes there.
+the functions that only the complete path needs inside one function, `complete_path`, which they call in case of doubt.
+A function that begins with a line `-- include: …` gets its own includes at that line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Value = str | bytes | int
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script of Redis with the names of its arguments."""
+    """A Redis script with the names of its arguments."""
 
     name: str
     text: str
@@ -49,14 +49,15 @@ class Script:
     rest: str | None
     sha: str = field(init=False)
     has_events: bool = field(init=False)
-    """Whether it tells of its moves, and takes `by`: who makes them."""
+    """Whether the script records events of its moves, so that it has the argument `by`: who makes them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
         object.__setattr__(self, "has_events", "by" in self.args)
 
     def arguments(self, named: dict[str, Value], rest: Sequence[Value]) -> list[Value]:
-        """What follows the script in EVALSHA: number of keys, keys, arguments. Raises TypeError for a wrong name."""
+        """The arguments after the script in EVALSHA: number of keys, keys, arguments. Raises TypeError for a wrong
+        name."""
         names = self.keys + self.args
         if len(named) != len(names) or (rest and self.rest is None):
             raise TypeError(f"{self.name}.lua takes {', '.join(names)}, not {', '.join(named)}")
@@ -67,7 +68,7 @@ class Script:
 
 
 def _fields(source: str) -> dict[str, str]:
-    """The fields of a head."""
+    """The fields of a script's head."""
     return {name: " ".join(text.replace("\n--", " ").split()) for name, text in _FIELD.findall(source)}
 
 
@@ -80,14 +81,15 @@ def _arrows(text: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _include(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The text of an include, the includes that it needs, and the arguments of the script that it reads."""
+    """The text of an include, the includes that it needs, and the script's arguments that it reads."""
     source = _INCLUDES[name].read_text()
     fields = _fields(source)
     return source, tuple(fields.get("include", "").split()), tuple(fields.get("argument", "").split())
 
 
 def _resolved(names: Iterable[str], present: Iterable[str] = ()) -> list[str]:
-    """Includes and all that they need, each once and behind those it needs, without those already present."""
+    """Includes and all includes that they need, each once and after those that it needs, without those already
+    present."""
     found = list(present)
 
     def add(name: str) -> None:
@@ -107,22 +109,23 @@ def _text_of(includes: Iterable[str]) -> str:
 
 @cache
 def _words(code: str) -> frozenset[str]:
-    """The words of code that are no fields of tables."""
+    """The words of code, except fields of tables."""
     return frozenset(_WORD.findall(_NO_CODE.sub("", code)))
 
 
 def _words_of(code: str, includes: Iterable[str]) -> frozenset[str]:
-    """As `_words`, of code and includes: these are read once, as many scripts share them."""
+    """As `_words`, for code and includes. Includes are read once, as many scripts share them."""
     return _words(code).union(*(_words(_include(name)[0]) for name in includes))
 
 
 def _compose(body: str, shared: Sequence[str]) -> str:
-    """All that follows the arguments; `shared` are the includes of the whole script."""
+    """The text after the arguments. `shared`: the includes of the whole script."""
     outside = _words_of(_WITH_INCLUDES.sub("", body), shared)
     inside: set[str] = set()
 
     def composed(function: re.Match[str]) -> str:
-        # With a copy of the record's numbers: a function of Lua can share only 60 variables with what is around it.
+        # The function gets its own copy of the record's numbers: a Lua function can share only 60 variables with the
+        # code around it.
         own = _resolved(function[2].split(), shared)
         words = _words_of(function[3], own)
         inside.update(words)
@@ -133,8 +136,8 @@ def _compose(body: str, shared: Sequence[str]) -> str:
 
 
 def load(path: Path) -> Script:
-    """Read and compose one script. Raises ValueError if it reads its arguments below its head, or lacks one that an
-    include reads."""
+    """Read and compose one script. Raises ValueError if the script reads arguments below its head, or lacks an argument
+    that an include reads."""
     source = path.read_text()
     fields = _fields(source)
     end = max(match.end() for match in _ARGUMENT.finditer(source))

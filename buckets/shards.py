@@ -1,4 +1,4 @@
-"""The shards of a namespace: their keys, and calling scripts on them, for one job or for batches over all shards."""
+"""The shards of a namespace: their keys, and calls of scripts, for one job or for batches over all shards."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Value
 
 ACTOR: ContextVar[str] = ContextVar("actor", default="")
-"""Who is behind the moves that are made, as their events say; empty: not known."""
+"""The actor of the current request, for the events of its moves; empty if unknown."""
 MOST = 200  # jobs of a batch in one script
-MOST_BYTES = 1 << 20  # and their size
+MOST_BYTES = 1 << 20  # bytes of a batch in one script
 
 
 class Item(NamedTuple):
-    """What a script that takes many jobs gets for one of them, or for a group that stays together."""
+    """The arguments for one job in a script that takes many jobs, or for a group that stays together."""
 
     id: str
-    """That decides on its shard; no script gets one twice."""
+    """The id that decides on the shard; no script gets the same id twice."""
     values: Sequence[Any]
     size: int = 0
-    """Bytes."""
+    """The size of the values in bytes."""
     jobs: int = 1
 
 
 Work = Callable[[int, Sequence[Item]], Awaitable[list[Any]]]
-"""Works on items of a shard; a result for each."""
+"""Works on items of a shard; returns a result for each."""
 
 
 class OneScript:
-    """Items of different ids that one script takes, so that it is not long and reads all before it writes."""
+    """Items for one script: few enough that it is short, and with different ids, so that it can read all before it
+    writes."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
         self._jobs = self._size = 0
 
     def take(self, items: Sequence[Item]) -> bool:
-        """Add some more, if there is room for them."""
+        """Add more items, if there is room; returns whether they were added. After the first False, no more are
+        accepted."""
         ids = {item.id for item in items}
         jobs, size = self._jobs + sum([item.jobs for item in items]), self._size + sum([item.size for item in items])
         if len(ids) < len(items) or jobs > MOST or size > MOST_BYTES or not self._ids.isdisjoint(ids):
-            self._jobs = MOST  # no place for others
+            self._jobs = MOST  # no room for others
             return False
         self._ids |= ids
         self._jobs, self._size = jobs, size
@@ -61,7 +63,7 @@ class OneScript:
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Split a batch into what one script takes."""
+    """Split a batch into the parts that one script may take."""
     if OneScript().take(items):
         if items:
             yield items
@@ -91,19 +93,20 @@ class Shards:
         self.keys = [Keys(namespace, shard) for shard in range(shards)]
         self.buckets = buckets
         self.switches: list[Switch | None] = [None] * shards
-        """Of the events of each shard, as it was read last: `ensure_meta` switches them on again."""
+        """By shard, the switch of events as last read; `ensure_meta` uses it to switch events on again."""
         self.switches_read = [0.0] * shards
-        """When, by time.monotonic."""
+        """By shard, when `switches` was read, by time.monotonic."""
         self.limits: Limits = {}
-        """Which topics hand out only so many jobs."""
+        """The limits of topics that have any."""
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
-        """Who makes the moves, as their events say; without spaces, up to 96 characters."""
+        """This instance, which the events of its moves name; without spaces, up to 96 characters."""
 
     @classmethod
     async def open(
         cls, redis: Redis, namespace: str = "jq", *, shards: int = 1, buckets: int = 8, clock: Clock | None = None
     ) -> Self:
-        """Found the namespace, or join it: then its own numbers of shards and buckets hold, not the arguments.
+        """Found the namespace, or join an existing one: then its own numbers of shards and buckets apply, not the
+        arguments.
 
         Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
         """
@@ -113,7 +116,7 @@ class Shards:
         return opened
 
     async def ensure_meta(self, shard: int) -> None:
-        """Write the settings of a shard that lost them, as when Redis was emptied. Raises Unfit."""
+        """Write the settings of a shard again if they were lost, as when Redis was emptied. Raises Unfit."""
         numbers = Numbers(len(self.keys), self.buckets)
         await found(self.redis, self.keys[shard], numbers, self.switches[shard])
 
@@ -122,19 +125,19 @@ class Shards:
         return self.redis.is_away(self.keys[shard].meta)
 
     def is_passed_over(self, shard: int) -> bool:
-        """Whether the shard cannot be asked now but another one can."""
+        """Whether the shard cannot be asked now but another shard can."""
         return self.is_away(shard) and not all(map(self.is_away, range(len(self.keys))))
 
     async def now_ms(self) -> int:
-        """The time of the scripts, in ms since the epoch."""
+        """The time that scripts use, in ms since the epoch."""
         return await self.now_us() // 1000
 
     async def newest_ms(self) -> int:
-        """When the newest job may have been created: the time, rounded up."""
+        """The latest time at which an existing job may have been created: now, in ms rounded up."""
         return -(-await self.now_us() // 1000)
 
     async def now_us(self) -> int:
-        """The time of the scripts, in us since the epoch."""
+        """The time that scripts use, in us since the epoch."""
         held = self.clock.now()
         if held:
             return int(held)
@@ -142,8 +145,8 @@ class Shards:
         return seconds * 1_000_000 + us
 
     async def take_permits(self, topic: str, want: int) -> tuple[int, int]:
-        """Take up to `want` permits of a topic's rate in the shard that keeps them, which is not always that of its
-        jobs; returns how many, and in how many us there are some again (0: some are left)."""
+        """Take up to `want` permits of a topic's rate in the shard that keeps them, which may not be the shard of its
+        jobs; returns how many, and after how many us there are permits again (0 if some are left)."""
         rate, burst, _ = self.limits[topic].arguments
         shard = shard_of(topic, len(self.keys))
         permits, opens_us = await self.call(
@@ -181,7 +184,8 @@ class Shards:
         )
 
     async def spread(self, items: Sequence[Item], work: Work) -> list[Any]:
-        """Let the items of each shard be worked on, all shards at once; the results in the order of the items."""
+        """Call `work` on the items of each shard, for all shards at once; returns the results in the order of the
+        items."""
         if len(self.keys) == 1:
             return await work(0, items)
         places: dict[int, list[int]] = {}
@@ -197,8 +201,8 @@ class Shards:
     async def each(
         self, script: str, items: Sequence[Item], *, read: Callable[[list[Any]], list[Any]] = list, **arguments: Value
     ) -> list[Any]:
-        """Run a script that takes many jobs over all their shards; the results in the order of the items. `read`: as
-        for `run_in`."""
+        """Run a script that takes many jobs on all their shards; returns the results in the order of the items. `read`:
+        as for `run_in`."""
 
         async def work(shard: int, items: Sequence[Item]) -> list[Any]:
             return await self.run_in(shard, script, items, arguments, read=read)
@@ -217,9 +221,9 @@ class Shards:
         pack: Callable[[Iterable[Any]], list[Value]] = _flat,
         read: Callable[[list[Any]], list[Any]] = list,
     ) -> list[Any]:
-        """Run a script that takes many jobs over those of one shard. `fresh` gives the arguments that are others for
-        each call of the script, `pack` those that the values of the items become; `read` turns its answer into a result
-        for each item."""
+        """Run a script that takes many jobs on the jobs of one shard. `fresh` returns the arguments that differ in each
+        call of the script, `pack` turns the values of the items into arguments, and `read` turns the reply into a
+        result for each item."""
         results: list[Any] = []
         away: Unavailable | None = None
         for chunk in _chunks(items):

@@ -76,19 +76,20 @@ from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
 _REDIS_QUIET_S = 3.0  # without an answer for this long, Redis counts as gone
-_FIRST = 1  # the number of the worker that does what a service does once
+_FIRST = 1  # the number of the worker that does what must happen once per service
 
 
 class Service(Lifecycle):
     """One running service.
 
-    `worker`: its number, if it is one of several processes on a port. Their supervisor has then started and judged the
-    Redis whose URL is in the settings, and holds the port; `unix` is its Unix socket.
+    `worker`: the number of this process if several processes share a port, otherwise None. Their supervisor has then
+    already started and checked the Redis whose URL is in the settings, and holds the port; `unix` is the supervisor's
+    Unix socket.
     """
 
     protocol: type[CommandProtocol] = CommandProtocol
     holds_time = False
-    """Whether time stands still; then figures are up to the moment."""
+    """True if the clock stands still; figures then include everything counted so far."""
 
     def __init__(self, settings: Settings, worker: int | None = None, unix: socket.socket | None = None) -> None:
         super().__init__()
@@ -104,8 +105,8 @@ class Service(Lifecycle):
         self._noting: set[asyncio.Task[None]] = set()
 
     def reload(self, later: Loaded) -> None:
-        """Apply what SIGHUP takes over of other settings from now on. Raises SettingsError for what cannot hold
-        here."""
+        """Apply those of the `later` settings that SIGHUP reloads, from now on, and read certificates and tokens again.
+        Raises SettingsError for settings that this service cannot use."""
         before, taken = self._settings, self._loaded().reloaded(later)
         policies = Policies(taken.settings)
         if self._engine and (fault := policies.fault(self._engine.shards)):
@@ -136,14 +137,14 @@ class Service(Lifecycle):
         await asyncio.gather(*self._noting)
 
     def refuse_jobs(self) -> None:
-        """Take no more jobs over the protocols whose own servers can do that."""
+        """Accept no more jobs over the protocols whose original servers have a drain mode."""
         self._refuses_jobs = True
         for dialect in self._dialects.values():
             dialect.refuses_jobs = True
 
     def kill(self) -> None:
-        """Nothing to do: all of a service ends with its process, except its embedded Redis, which the next start takes
-        over."""
+        """Do nothing: all parts of a service end with its process, except its embedded Redis, which the next start
+        takes over."""
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
@@ -178,7 +179,8 @@ class Service(Lifecycle):
         tokens = self._table_of_tokens(pool, members, notifier)
         authentication = self._authentication(tokens, pool, waiting, members, metrics)
         engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed, self._acted_as) if tokens else None
-        # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
+        # Every loop of a service. Rows start from top to bottom and stop from bottom to top; the loops of one row start
+        # and stop together.
         table = (
             self._history_loops(engine, pool, metrics, pollers),
             [Loop("metrics", scrape.run)] if folder else [],
@@ -213,23 +215,23 @@ class Service(Lifecycle):
         card.rename(pollers.instance)
 
     def _acted_as(self) -> set[str]:
-        """The names of tokens that dialects act as now."""
+        """The names of the tokens that the dialects currently act as."""
         return {dialect.options.act_as for dialect in self._dialects.values()}
 
     def _open_unix_socket(self) -> None:
-        """That of a service without a supervisor, which would share its own."""
+        """Open the Unix socket of a service without a supervisor; a supervisor would share its own."""
         if self._settings.socket and not self._worker:
             unix = UnixSocket(self._settings.socket)
             self._stack.callback(unix.close)
             self._unix = unix.socket
 
     def _show_itself(self, engine: Engine, pool: Pool, readiness: Callable[[], dict[str, bool]]) -> None:
-        """Let the engine tell what is known of the service as a whole."""
+        """Let the engine report the health and the settings of the whole service."""
         engine.examines = Health(engine, pool, self._loaded, readiness)
         engine.settings = self._loaded
 
     def _read_journal(self, engine: Engine, pool: Pool, pollers: Pollers) -> None:
-        """Let the engine do what needs a journal, as far as there is one."""
+        """Let the engine explain jobs, with the journal if there is one, and restore jobs if there is a journal."""
         url, source = self._settings.journal, self._settings.namespace
         explainer = Explainer(pool, pollers, engine.bounds, url, source)
         self._stack.push_async_callback(explainer.close)
@@ -237,7 +239,7 @@ class Service(Lifecycle):
         engine.restores = Restorer(pool, url, source) if url else None
 
     def _redis(self) -> AbstractAsyncContextManager[str]:
-        """The URL of its Redis, while it has one."""
+        """Yields the URL of the service's Redis, which is usable until the context is left."""
         return service_redis(self._settings)
 
     async def _pool(self, redis: Redis) -> Pool:
@@ -257,7 +259,7 @@ class Service(Lifecycle):
         sweeps: list[Sweep],
         plan: Planner,
     ) -> list[list[Loop]]:
-        """The rows of the timers and of what decides where they run."""
+        """The rows of the timers and sweeps, and of the locks and members, which decide where they run."""
         awake = Awake(self._settings.timer_awake_share)
         occurrences = Occurrences(Schedules(pool), plan)
         self._stack.push_async_callback(occurrences.close)
@@ -270,11 +272,12 @@ class Service(Lifecycle):
             [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
             timers,
             [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
-            [Loop("members", members.run, "timers")],  # first at a stop: others then take the locks given up
+            [Loop("members", members.run, "timers")],  # stops first, so that others take the released locks
         ]
 
     def _history_loops(self, engine: Engine, pool: Pool, metrics: Metrics, pollers: Pollers) -> list[Loop]:
-        """The row of the history, where one is kept. It stops last, so that it has what was counted until the end."""
+        """The row of the history, or an empty row if none is kept. It stops last, so that the history includes
+        everything that was counted until the end."""
         hours = self._settings.history_hours
         if not hours:
             return []
@@ -284,7 +287,7 @@ class Service(Lifecycle):
         return [Loop("history", history.run)]
 
     def _metrics(self, folder: Path | None) -> Metrics:
-        """The metrics of this process. Raises Unfit when the folder to share them in cannot be made."""
+        """The metrics of this process. Raises Unfit if the shared folder for metrics cannot be created."""
         if folder is None:
             return Metrics(self._settings.metrics_topics)
         try:
@@ -298,7 +301,7 @@ class Service(Lifecycle):
     def _authentication(
         self, tokens: Table | None, pool: Pool, waiting: Waiting, members: Members, metrics: Metrics
     ) -> Authentication:
-        """Who may come in: everybody, unless there are tokens."""
+        """Decides who has access: everybody, unless there are tokens."""
         if tokens is None:
             return Authentication()
         quotas = Quotas(pool, self._settings.max_body_bytes, metrics.tokens.leases.add)
@@ -309,7 +312,7 @@ class Service(Lifecycle):
         return authentication
 
     def _table_of_tokens(self, pool: Pool, members: Members, notifier: Notifier) -> Table | None:
-        """The tokens, where requests need one."""
+        """The table of tokens, or None if requests need no token."""
         if self._settings.access == "open":
             return None
         file = TokensFile(self._settings.tokens_file) if self._settings.tokens_file else None
@@ -317,16 +320,16 @@ class Service(Lifecycle):
         return self._tokens
 
     def _durable(self, redis: Redis, pool: Pool) -> Durable:
-        """The way for durable changes: the same shards, over a connection of its own that opens at its first use."""
+        """Makes durable changes in the same shards, over a separate connection that opens at its first use."""
         own = type(pool)(redis, pool.namespace, len(pool.keys), pool.buckets, pool.clock)
-        own.ready_shards = pool.ready_shards  # what is added there is ready here
+        own.ready_shards = pool.ready_shards  # jobs added over `own` are ready in `pool`, too
         own.instance = pool.instance
         self._stack.push_async_callback(redis.close)
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
 
     async def _subscribed(self, notifier: Notifier) -> None:
-        """Wait until all subscriptions stand. Raises Unfit when Redis does not allow it."""
+        """Wait until all subscriptions are active. Raises Unfit if Redis does not allow them."""
         try:
             async with asyncio.timeout(self._settings.redis_timeout_s):
                 await notifier.connected.wait()
@@ -363,14 +366,14 @@ def _runner(pool: Pool, notifier: Notifier, locks: Locks, metrics: Metrics) -> R
 
 
 def _instance(url: str, worker: int | None) -> str:
-    """What people call this instance: its host, its port and, where several processes share it, its number."""
+    """The name of this instance for people: its host, its port and, if several processes share the port, its number."""
     name = f"{socket.gethostname()}:{url.rpartition(':')[2]}"
     return name if worker is None else f"{name}/{worker}"
 
 
 def _spare_collections() -> None:
-    """Exempt what exists at the start from cycle collection, and collect the rest less often: requests leave hardly any
-    cycles behind, and collecting took a fifth of their time."""
+    """Exempt the objects that exist at the start from cycle collection, and collect the rest less often: requests leave
+    hardly any cycles behind, and collection took a fifth of their time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)

@@ -1,4 +1,4 @@
-"""The settings of the dialects, a table `[protocols.<name>]` each. Without its table a dialect is off and costs
+"""The settings of the dialects, one table `[protocols.<name>]` for each. Without its table, a dialect is off and costs
 nothing. docs/protocols/ says what each setting means to its clients."""
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _Level = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class DialectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all of them have."""
+    """The settings that all dialects have."""
 
     port: _Port = 0
-    """Of its own, on `host`; 0: none."""
+    """The dialect's own port, on `host`, or 0 for none."""
     prefix: _Prefix = ""
-    """Stands before the names of its topics."""
+    """Begins the names of all topics of the dialect."""
     allow: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
     """The networks that may connect."""
     token: _Text = ""
-    """Asked of each client that can send one; empty: none."""
+    """Required of each client that can send a token, or empty to require none."""
     act_as: _TokenName = ""
-    """The name of the token whose rights and topics those clients have that show no token of their own, where the
-    service asks for tokens; empty: those clients are refused."""
+    """If the service requires tokens: the name of the token whose rights and topics apply to clients that send no token
+    of their own, or empty to refuse these clients."""
     token_file: str = ""
     """A file that holds the token."""
 
@@ -48,17 +48,18 @@ class DialectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class HttpDialectSettings(DialectSettings, frozen=True, kw_only=True):
-    """What those over HTTP have besides."""
+    """Additional settings of the dialects over HTTP."""
 
     path: _Path = ""
-    """Also on the service's own port, below this path; `/`: at its root; empty: not there."""
+    """The path below which the dialect is also on the service's own port: `/` for its root, or empty if it is not
+    there."""
 
 
 class SocketDialectSettings(DialectSettings, frozen=True, kw_only=True):
-    """What those over TCP, which have no TLS, have besides."""
+    """Additional settings of the dialects over TCP, which have no TLS."""
 
     allow_plain: bool = False
-    """Beyond loopback, though the service has TLS."""
+    """True to listen beyond loopback although the service has TLS."""
 
 
 class Camellia(HttpDialectSettings, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class Camellia(HttpDialectSettings, frozen=True, kw_only=True):
     retention_s: fields.Retention = 300.0
     long_polling_s: Annotated[float, Meta(ge=0, le=600)] = 10.0
     namespaces: dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")], _Prefix] = {}
-    """The prefix by the first segment of the path."""
+    """The prefix of topics, by the first segment of the path."""
 
 
 class Mykit(HttpDialectSettings, frozen=True, kw_only=True):
@@ -83,7 +84,7 @@ class Lmstfy(HttpDialectSettings, frozen=True, kw_only=True):
     """lmstfy."""
 
     ttl_s: Annotated[float, Meta(ge=0, le=fields.TEN_YEARS_S)] = 86_400.0
-    """0: none."""
+    """0 for no TTL."""
     tries: Annotated[int, Meta(ge=1, le=65535)] = 1
     ttr_s: Annotated[float, Meta(ge=1, le=fields.DAY_S)] = 120.0
 
@@ -94,7 +95,7 @@ class QueueServer(SocketDialectSettings, frozen=True, kw_only=True):
     node_id: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 1
     udp: bool = True
     advertise: _Text = ""
-    """The host that clients are told to connect to; empty: the address that they reached."""
+    """The host that clients are asked to connect to, or empty for the address that they reached."""
 
 
 class Beanstalkd(SocketDialectSettings, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ class Beanstalkd(SocketDialectSettings, frozen=True, kw_only=True):
     levels: Annotated[tuple[_Level, ...], Meta(min_length=9, max_length=9)] = (
         *(0, 1, 9, 99, 1023, 65_535, 1_048_575, 2_147_483_647, 4_294_967_294),
     )
-    """The upper ends of the priorities that become 9, 8, … 1; those above are 0."""
+    """The upper ends of the priorities that become 9, 8, … 1; higher numbers become 0."""
 
 
 KINDS: dict[str, type[DialectSettings]] = {
@@ -116,7 +117,7 @@ KINDS: dict[str, type[DialectSettings]] = {
 }
 """The struct of each table."""
 _AT_START = ("port", "udp")
-"""What opens a port, and so is only read when the service starts."""
+"""Settings that open a port, and so are only read when the service starts."""
 
 
 class Dialects(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -136,12 +137,13 @@ class Dialects(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
                 yield name, options
 
     def reloaded(self, later: Dialects) -> Dialects:
-        """These with what SIGHUP takes over from later ones: not which are on, and nothing that opens a port."""
+        """These settings, with those of `later` that SIGHUP applies: neither which dialects are on, nor the settings
+        that open a port."""
         tables: dict[str, Any] = {name: _reloaded(options, getattr(later, name)) for name, options in self.open()}
         return Dialects(**tables)
 
     def need_restart(self, later: Dialects) -> list[str]:
-        """The settings of later ones that SIGHUP does not take over."""
+        """The changed settings in `later` that SIGHUP does not apply."""
         mine, theirs, taken = dict(self.open()), dict(later.open()), dict(self.reloaded(later).open())
         names = [f"protocols.{name}" for name in KINDS if (name in mine) != (name in theirs)]
         for name in mine.keys() & theirs.keys():
@@ -185,7 +187,7 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
 
 
 def _with_token(name: str, table: Any, source: str) -> Any:
-    """A table with the token that its file holds."""
+    """The table, with the token read from its `token_file`."""
     file = table.get("token_file") if isinstance(table, dict) else None
     if not isinstance(file, str) or not file:
         return table
@@ -194,7 +196,7 @@ def _with_token(name: str, table: Any, source: str) -> Any:
 
 
 def _expected(wrong: Misfit) -> str:
-    """What a text must be that does not match."""
+    """What a text must be if it does not match its pattern."""
     if wrong.path == ".path":
         return "must be empty, / or a path such as /queue, without a slash at its end"
     if wrong.path == ".act_as":
@@ -205,7 +207,7 @@ def _expected(wrong: Misfit) -> str:
 
 
 def check(dialects: Dialects, service_port: int, *, asks_tokens: bool = False) -> None:
-    """Raises SettingsError for settings that are allowed alone, but not together, and for networks that are none."""
+    """Raises SettingsError for settings that are allowed alone but not together, and for invalid networks."""
     for name, options in dialects.open():
         if not options.port and not getattr(options, "path", ""):
             ways = "a port or a path" if isinstance(options, HttpDialectSettings) else "a port"
@@ -234,7 +236,7 @@ def _check_networks(name: str, networks: tuple[str, ...]) -> None:
 
 
 def _check_places(dialects: Dialects, service_port: int) -> None:
-    """No two may have one port, nor one path, and none the port of the service."""
+    """Raises SettingsError if two dialects have the same port or path, or if one has the port of the service."""
     for setting in ("port", "path"):
         names: dict[Any, str] = {}
         for name, options in dialects.open():

@@ -90,7 +90,8 @@ class Unauthorized(BadRequest):
     code = "UNAUTHORIZED"
 
     def __init__(self, *, missing: bool = False) -> None:
-        """`missing`: there was none. Only dialects whose systems tell it say so."""
+        """`missing`: True if there was no token. Only dialects whose original systems make this distinction report
+        it."""
         super().__init__()
         self.missing = missing
 
@@ -101,7 +102,7 @@ class Forbidden(BadRequest):
     code = "FORBIDDEN"
 
     def __init__(self, message: str = "", *, right: str | None = None, topic: str | None = None) -> None:
-        """`right`, `topic`: the ones that the token lacks."""
+        """`right`, `topic`: the right or the topic that the token lacks."""
         super().__init__(message)
         self.right = right
         self.topic = topic
@@ -119,7 +120,7 @@ class TooFast(TryLater):
     code = "TOO_FAST"
 
     def __init__(self, message: str = "", *, retry_after: float = 1) -> None:
-        """`retry_after`: seconds until a permit is there; whole ones are answered, rounded up."""
+        """`retry_after`: seconds until a permit is available; rounded up to whole seconds in the answer."""
         super().__init__(message)
         self.retry_after = max(math.ceil(retry_after), 1)
 
@@ -128,7 +129,7 @@ class ShuttingDown(TryLater):
     """this instance is shutting down; retry, and another one will answer."""
 
     code = "SHUTTING_DOWN"
-    retry_after = 0  # behind a proxy, the same address leads to the other one at once
+    retry_after = 0  # behind a proxy, the same address leads to another instance at once
 
 
 class SettingsError(Exception):
@@ -136,11 +137,11 @@ class SettingsError(Exception):
 
 
 def missing_library(what: str, library: str, *extras: str) -> str:
-    """The sentence for something that needs a library: the extras of the package that bring it, and the command that
-    installs them where this program runs.
+    """The message for something that needs a missing library: the extras of the package that include it, and the
+    command that installs them where this program runs.
 
-    The command names the libraries, not the package: where that was installed from a file, the registry may have
-    another one of its name.
+    The command names the libraries, not the package: if the package was installed from a file, the registry may have a
+    different package with the same name.
     """
     named = f"{what} needs the library {library}: install the extra [{','.join(extras)}] of {_PACKAGE}"
     libraries = [shlex.quote(each) for extra in extras for each in _libraries(extra)]
@@ -207,6 +208,6 @@ _GROUPS = {
 
 
 def group_of(code: str) -> str:
-    """What kind of refusal a code is: request (it is malformed), access, state (of a job), limit, unavailable or
+    """The kind of refusal that a code is: request (it is malformed), access, state (of a job), limit, unavailable or
     internal."""
     return "request" if code == NoSuchPath.code else _GROUPS.get(STATUS.get(code, 400), "request")

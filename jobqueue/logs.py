@@ -1,7 +1,7 @@
 """The logs: one line per event (`noun.past_tense`) with its fields; readable on a terminal, JSON elsewhere.
 
-The engine logs with the standard library, the service with structlog; both come out alike. Job bodies are never logged,
-and traces carry no local variables.
+The engine logs with the standard library, the service with structlog; the lines of both look the same. Job bodies are
+never logged, and traces carry no local variables.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ REQUEST: ContextVar[str] = ContextVar("request", default="")
 
 
 _EVERY_S = 1.0
-_MOST_KEYS = 1000  # that are remembered; further ones have no lines in that second
+_MOST_KEYS = 1000  # that are remembered; further keys get no lines in that second
 
 
 class Sparing:
-    """Logs a warning at most once a second for each key: what happens a thousand times a second has one line in it."""
+    """Logs a warning at most once a second for each key: an event that happens a thousand times a second gets one
+    line."""
 
     def __init__(self, event: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: seconds."""
+        """`clock`: returns a time in seconds."""
         self._event = event
         self._clock = clock
-        self._lines: dict[Hashable, tuple[float, int]] = {}  # by key: when it had a line, and how many had none since
+        self._lines: dict[Hashable, tuple[float, int]] = {}  # by key: when it got a line; events without one since
         self._cleared = clock()
 
     def note(self, key: Hashable, **fields: Any) -> None:
-        """Log it, or count it. A line says in `more` how many before it had none."""
+        """Log the event, or only count it. The field `more` of a line says how many earlier events got no line."""
         now = self._clock()
         last, more = self._lines.get(key, (now - _EVERY_S, 0))
         if now - last < _EVERY_S:
@@ -60,14 +61,14 @@ _FIRST = ("time", "level", "event")
 
 
 def _json(event: Any, **_: Any) -> str:
-    """Lines begin alike, whatever their fields are."""
+    """A line of JSON. All lines begin with the same fields, whatever their other fields are."""
     first = {name: event[name] for name in _FIRST if name in event}
     return orjson.dumps(first | event, default=str).decode()
 
 
 def set_up(level: str, form: str, process: int | str | None = None) -> None:
-    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `process`: a number that
-    each line gets."""
+    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `process`: a number or a
+    name that each line gets."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         _with_request,
@@ -93,9 +94,9 @@ def set_up(level: str, form: str, process: int | str | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What aiohttp logs about a request that is not HTTP holds parts of it: header values, bytes of bodies.
+    # aiohttp's logs about a request that is not HTTP contain parts of the request: header values, bytes of bodies.
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each of its plugins
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each of its plugins
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

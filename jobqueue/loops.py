@@ -1,5 +1,5 @@
-"""Loops: what runs beside the requests for as long as a service does; and the signals that end a program, or that other
-programs give a meaning to and that would kill it."""
+"""Loops, which run beside the requests for as long as a service runs; and the signals that end a program, or would kill
+it by default, although other programs use them for something else."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ class Loop:
     name: str
     run: Run
     check: str = ""
-    """The readiness check that fails when this loop is unhealthy; empty: none does."""
+    """The readiness check that fails if this loop is unhealthy, or an empty string if no check does."""
     works: Callable[[], bool] = _always
-    """Whether it does its work; a loop may run and still wait for Redis."""
+    """Returns True if the loop does its work; a loop may run and still wait for Redis."""
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it runs and does its work."""
+        """Whether the loop runs and does its work."""
         return self._task is not None and not self._task.done() and self.works()
 
     def start(self) -> None:
-        """Run it in a task. Should it end by itself, that is logged."""
+        """Run the loop in a task. If it ends by itself, its end is logged."""
         self._task = asyncio.create_task(self.run(), name=self.name)
         self._task.add_done_callback(_log_end)
 
     def cancel(self) -> None:
-        """Ask it to end; `ended` waits until it has."""
+        """Ask the loop to end; `ended` waits until it has ended."""
         if self._task:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """Wait for its end, however it ends."""
+        """Wait until the loop has ended. An exception that ended it is not raised here."""
         if self._task:
             await asyncio.gather(self._task, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
 async def running(*loops: Loop) -> AsyncIterator[None]:
-    """Run loops until the block is left. All are cancelled before the end of any is waited for."""
+    """Run loops until the block is left. All loops are cancelled first; then it waits until all have ended."""
     for loop in loops:
         loop.start()
     try:
@@ -69,7 +69,7 @@ async def running(*loops: Loop) -> AsyncIterator[None]:
 
 
 def checks(loops: Iterable[Loop]) -> dict[str, bool]:
-    """The readiness checks that loops count for: each passes when all its loops are healthy."""
+    """The readiness checks to which loops belong: a check passes if all its loops are healthy."""
     passed: dict[str, bool] = {}
     for loop in loops:
         if loop.check:
@@ -83,7 +83,8 @@ def _log_end(task: asyncio.Task[None]) -> None:
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` on SIGTERM and SIGINT, and on SIGHUP too, as the terminal was closed. Log other signals."""
+    """Call `stop` on SIGTERM and SIGINT, and also on SIGHUP, which means that the terminal was closed. Log SIGUSR1 and
+    SIGUSR2."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     on_signal(signal.SIGHUP, stop)
@@ -97,7 +98,7 @@ def log_others(*numbers: signal.Signals) -> None:
 
 
 def on_signal(number: signal.Signals, call: Callable[[], None]) -> None:
-    """Call this on a signal, unless the process was started to ignore it, as by nohup."""
+    """Call `call` on a signal, unless the process was started to ignore the signal, as by nohup."""
     if signal.getsignal(number) is not signal.SIG_IGN:
         asyncio.get_running_loop().add_signal_handler(number, call)
 

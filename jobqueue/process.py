@@ -1,9 +1,10 @@
 """The process of a service: it starts the service, reloads it at SIGHUP, and stops it at SIGTERM and SIGINT.
 
-It runs a `Lifecycle`: the service itself (jobqueue/app.py) or a supervisor of several (jobqueue/workers/supervisor.py).
+It runs a `Lifecycle`: the service itself (jobqueue/app.py) or a supervisor of several workers
+(jobqueue/workers/supervisor.py).
 
 The service manager is notified that the service is ready, reloads, stops, and still answers (sd_notify). systemd names
-a datagram socket in NOTIFY_SOCKET, and in WATCHDOG_USEC how often it wants to hear of the service. Without a socket
+a datagram socket in NOTIFY_SOCKET, and says in WATCHDOG_USEC how often it expects a notification. Without a socket
 there is nothing to notify, and every call does nothing.
 """
 
@@ -36,12 +37,13 @@ from jobqueue.web.port import is_in_use
 log = structlog.get_logger()
 
 _SOCKET, _WATCHDOG, _WATCHDOG_PID = _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-_PATIENCE_S = 0.1  # for a manager that does not read: nothing is answered meanwhile
+_PATIENCE_S = 0.1  # for a manager that does not read: the service answers nothing meanwhile
 
 
 class Notify:
-    """The manager's end. `address`: of its socket, `@` for an abstract one; empty: there is no manager.
-    `watchdog_s`: it takes a service that is silent for this long for hung; 0: it does not watch."""
+    """Notifies the service manager. `address`: the address of the manager's socket, which begins with `@` if the socket
+    is abstract, or an empty string if there is no manager. `watchdog_s`: how long a service may be silent before the
+    manager considers it hung, or 0 if the manager does not watch."""
 
     def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
@@ -49,25 +51,25 @@ class Notify:
         self._stops = False
 
     def ready(self) -> None:
-        """It listens, or has reloaded; not while it stops."""
+        """Notify that the service listens, or has reloaded. Does nothing once the service is stopping."""
         if not self._stops:
             self._send("READY=1")
 
     def reloading(self) -> None:
-        """It reloads; `ready` follows."""
+        """Notify that the service reloads; `ready` follows."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """It has begun to stop."""
+        """Notify that the service has begun to stop."""
         self._stops = True
         self._send("STOPPING=1")
 
     def answers(self) -> None:
-        """It is not hung."""
+        """Notify that the service is not hung."""
         self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> None:
-        """Send, or log why not: a service does its work without a manager, too."""
+        """Send a message, or log why it was not sent: a service also works without a manager."""
         if not self._address:
             return
         try:
@@ -79,8 +81,8 @@ class Notify:
 
 
 def taken_from(environment: MutableMapping[str, str], pid: int) -> Notify:
-    """What the environment asks of the process `pid`. The variables are removed, so that the processes that this one
-    starts do not notify."""
+    """The notifications that the environment asks of the process `pid`. The variables are removed, so that the
+    processes that this one starts do not notify."""
     values = {name: environment.pop(name, "") for name in _VARIABLES}
     watchdog_s = 0.0
     if values[_WATCHDOG_PID] in ("", str(pid)):
@@ -89,14 +91,14 @@ def taken_from(environment: MutableMapping[str, str], pid: int) -> Notify:
     return Notify(values[_SOCKET], watchdog_s)
 
 
-_WATCHES = 3  # in the watchdog's time: one may come late
+_WATCHES = 3  # notifications in the watchdog's time: one may be late
 
 
 class Lifecycle(ABC):
-    """Something that is started, reloaded and stopped: `async with`.
+    """Something that is started and stopped by `async with`, and can be reloaded.
 
-    `_start` pushes each stop onto `_stack` as soon as there is something to stop. They run in the reverse order, also
-    when the start fails or is cancelled half-way.
+    `_start` pushes a callback onto `_stack` as soon as there is something to stop. The callbacks run in the reverse
+    order, also if the start fails or is cancelled half-way.
     """
 
     workers = 1
@@ -105,7 +107,7 @@ class Lifecycle(ABC):
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
         self.url = ""
-        """Where it listens, once it does."""
+        """The URL at which it listens, once it does."""
         self.sources: Sources = {}
         """Where its settings came from."""
 
@@ -126,20 +128,20 @@ class Lifecycle(ABC):
 
     @abstractmethod
     def reload(self, later: Loaded) -> None:
-        """Apply the policies of other settings from now on. Raises SettingsError for those that cannot hold here; then
-        nothing is changed."""
+        """Apply the policies of other settings from now on. Raises SettingsError, and changes nothing, for settings
+        that this service cannot use."""
 
     async def answers(self) -> bool:
-        """Wait until one of the processes answers. False: none is running at the moment."""
+        """Wait until one of the processes answers. Returns False if none is running at the moment."""
         return True
 
     async def caught_up(self) -> None:
-        """Wait until all processes have applied what was reloaded; this one has at once."""
+        """Wait until all processes have applied the reloaded settings; a single process applies them at once."""
         await self.answers()
 
     @abstractmethod
     def refuse_jobs(self) -> None:
-        """Take no more jobs over the protocols whose own servers can do that."""
+        """Accept no more jobs over the protocols whose original servers have a drain mode."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -155,7 +157,7 @@ def keep_standard_streams() -> None:
 
 
 def loop_factory() -> Any:
-    """uvloop where it exists: 1.2 times the requests (docs/libraries.md)."""
+    """uvloop where it exists: it serves 1.2 times as many requests (docs/libraries.md)."""
     if sys.platform == "win32":
         return None
     import uvloop  # noqa: PLC0415 - does not exist on Windows
@@ -180,8 +182,8 @@ async def live(
 ) -> None:
     """Run a service until SIGTERM or SIGINT; a second one ends the process at once. `started(url)` is called when it
     listens. SIGHUP applies the policies of `reread()`; without `reread`, SIGHUP (its terminal was closed) stops the
-    service too. On SIGUSR1 beanstalkd's protocol takes no more jobs, as there; SIGUSR2 is logged. The service manager,
-    if there is one, is told of all this."""
+    service too. On SIGUSR1 the beanstalkd protocol accepts no more jobs, as beanstalkd itself does; SIGUSR2 is logged.
+    The service manager, if there is one, is notified of all this."""
     stop = asyncio.Event()
     notify = taken_from(os.environ, os.getpid())
 
@@ -202,7 +204,7 @@ async def live(
 
     stop_on_signals(request_stop)
     if reread:
-        # Also if nohup started it, which protects it from being stopped when its terminal is closed.
+        # Also if nohup started the service: nohup only protects it from being stopped when its terminal is closed.
         reloads = Reloads(service, settings, reread, notify)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.reload)
     on_signal(signal.SIGUSR1, drain)
@@ -260,12 +262,12 @@ class Reloads:
         self._notify = notify
         self._finishing: asyncio.Task[None] | None = None
         self._at_start = settings
-        self._latest = settings  # of these, only what a running service can change is in effect
+        self._latest = settings  # the last ones read; only those that a running service can change are in effect
         self._reread = reread
 
     def reload(self) -> None:
         """Apply the settings file as it is now. A bad file changes nothing, and the log says what is wrong with it."""
-        if not self._service.url:  # it will be ready when it listens
+        if not self._service.url:  # it is still starting: `ready` is sent once it listens
             self._apply()
             return
         self._notify.reloading()

@@ -1,9 +1,9 @@
-"""The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
+"""The settings: data with defaults, overridden by a file (TOML), then the environment (`JOBQUEUE_…`), then flags.
 
-Only this module reads the environment, except that `workers.notify` reads what the service manager puts there, and
-`secret_values` the variables that files name as `${NAME}`. Only this module and `secret_values` read files. `jobqueue
-healthcheck` has no time to load this module, and reads a few settings by the same rules. conf/jobqueue.toml lists every
-setting with its default.
+Only this module reads the environment, except that `workers.notify` reads what the service manager sets there, and
+`secret_values` reads the variables that files name as `${NAME}`. Only this module and `secret_values` read files.
+`jobqueue healthcheck` has no time to load this module, and reads a few settings by the same rules. conf/jobqueue.toml
+lists every setting with its default.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of one topic; what is unset is as the settings say for all topics."""
+    """The settings of one topic; for unset ones, the settings of all topics apply."""
 
     ttr_s: fields.Ttr | None = None
     tries: fields.Tries | None = None
@@ -136,35 +136,35 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return {name: repr(value) for name, value in values.items()}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
-        """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where
+        """The number of shards of a new namespace, and of buckets in each: two buckets are enough on a Cluster, where
         every shard has timers."""
         shards, buckets = (16, 2) if is_cluster else (1, 8)
         return self.shards or shards, self.buckets or buckets
 
     def unlike(self, others: Settings) -> list[str]:
-        """The names of the settings that differ from others."""
+        """The names of the settings that differ from those of `others`."""
         return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(others, name)]
 
     def reloaded(self, later: Settings) -> Settings:
-        """These with what SIGHUP takes over from later ones."""
+        """These settings, with those of `later` that SIGHUP applies."""
         taken = {name: getattr(later, name) for name in _RELOADED}
         return msgspec.structs.replace(self, **taken, protocols=self.protocols.reloaded(later.protocols))
 
     def need_restart(self, later: Settings) -> list[str]:
-        """The names of the settings of later ones that SIGHUP does not take over."""
+        """The names of the changed settings in `later` that SIGHUP does not apply."""
         names = [name for name in later.unlike(self) if name not in _RELOADED and name != "protocols"]
         return names + self.protocols.need_restart(later.protocols)
 
 
 class File(NamedTuple):
-    """What a file has, unchecked."""
+    """The contents of a file, unchecked."""
 
     path: str
     values: dict[str, Any]
 
 
 Sources = dict[str, str]
-"""Where settings came from, by name: `file`, `environment` or `flag`. Those that are not in it have their defaults."""
+"""Where settings came from, by name: `file`, `environment` or `flag`. All other settings have their defaults."""
 
 
 class Loaded(NamedTuple):
@@ -174,7 +174,7 @@ class Loaded(NamedTuple):
     sources: Sources
 
     def reloaded(self, later: Loaded) -> Loaded:
-        """These with what SIGHUP takes over from later ones."""
+        """These settings, with those of `later` that SIGHUP applies."""
         kept = {name: source for name, source in self.sources.items() if name not in _RELOADED}
         taken = {name: source for name, source in later.sources.items() if name in _RELOADED}
         return Loaded(self.settings.reloaded(later.settings), kept | taken)
@@ -182,7 +182,7 @@ class Loaded(NamedTuple):
 
 _RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
-# What a test service does not take from the settings of another one.
+# The settings of a real service that a test service does not use.
 _ELSEWHERE = {
     *("host", "port", "workers", "redis", "redis_file", "data"),
     *("shards", "buckets", "durability", "replicas", "protocols"),
@@ -190,7 +190,7 @@ _ELSEWHERE = {
     *("socket", "tls_cert", "tls_key", "tls_client_ca", "tls_client", "tls_min"),
 }
 
-# What a console by itself reads.
+# The settings that a console reads if it runs by itself.
 _OF_CONSOLE = {
     *("trusted_proxies", "log_level", "log_format"),
     *(name for name in Settings.__struct_fields__ if name.startswith("console_")),
@@ -199,9 +199,9 @@ _OF_CONSOLE = {
 PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
 URLS = ("redis", "journal")
-"""Each may have a password, and a twin that names a file of it."""
+"""Each may contain a password, and has a twin that names a file with the URL."""
 TABLES = ("topics", "virtual_topics", "protocols", "console_roles")
-"""They can only be set in a file."""
+"""These can only be set in a file."""
 _LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts", "console_hosts", "trusted_proxies")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 _HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
@@ -210,8 +210,8 @@ _BASE_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
-# JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
-# that of `jobqueue callbacks`.
+# JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN the token that it and the clients send; the
+# secret is that of `jobqueue callbacks`.
 _NOT_SETTINGS = {
     f"{PREFIX}{name}"
     for name in (
@@ -233,7 +233,7 @@ def load(
 ) -> Settings:
     """The settings from all sources. Raises SettingsError with a sentence that names the setting and its source.
 
-    `file`: its path, or what was read of it; None: the file that JOBQUEUE_CONFIG names.
+    `file`: its path or its contents, or None for the file that JOBQUEUE_CONFIG names.
     """
     return load_with_sources(flags, file, environment).settings
 
@@ -241,7 +241,7 @@ def load(
 def load_with_sources(
     flags: Mapping[str, Any] | None = None, file: str | File | None = None, environment: Mapping[str, str] | None = None
 ) -> Loaded:
-    """As `load`. What a file of a secret holds came from where that file was named."""
+    """Like `load`, with the sources. A secret that was read from a file has the source that named the file."""
     values: dict[str, Any] = {}
     sources: Sources = {}
     for source, place, found in _given(flags, file, environment):
@@ -258,8 +258,8 @@ def load_with_sources(
 def load_of_console(
     flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings of a console that runs by itself, with the defaults of all others: of a service's, which may name
-    files that are not on this machine, only the names are checked."""
+    """The settings of a console that runs by itself; all others have their defaults. Only the names of a service's
+    settings are checked, because their values may name files that are not on this machine."""
     values: dict[str, Any] = {}
     for _, place, found in _given(flags, file, environment):
         of_service = set(Settings.__struct_fields__) - _OF_CONSOLE
@@ -272,7 +272,7 @@ def load_of_console(
 def _given(
     flags: Mapping[str, Any] | None, file: str | File | None, environment: Mapping[str, str] | None
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What each source has, with its kind and its name in a sentence; later ones override earlier ones."""
+    """The kind of each source, its name as used in a sentence, and its values; later sources override earlier ones."""
     environment = os.environ if environment is None else environment
     if not isinstance(file, File):
         path = file_of(file, environment)
@@ -284,7 +284,7 @@ def _given(
 
 
 def _whole(values: Mapping[str, Any]) -> Settings:
-    """The settings of all sources together. Raises SettingsError for what does not go together."""
+    """The settings of all sources together. Raises SettingsError for settings that do not go together."""
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
     _check_virtual(settings)
@@ -299,8 +299,8 @@ def _whole(values: Mapping[str, Any]) -> Settings:
 
 
 def _over(values: dict[str, Any], checked: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The values with those of a source that overrides them. Its `redis` also overrides a `redis_file`, and the other
-    way round; so does its `journal`."""
+    """The values, overridden by those of a source. Its `redis` also overrides a `redis_file`, and vice versa; the same
+    applies to `journal`."""
     kept = dict(values)
     for name in URLS:
         refuse_both(checked, name, source)
@@ -316,8 +316,8 @@ def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> s
 
 
 def for_tests(loaded: Loaded, flags: Mapping[str, Any]) -> Loaded:
-    """The settings of a test service: those of a real one, but for where it listens and keeps its data. Raises
-    SettingsError for flags that it cannot have."""
+    """The settings of a test service: those of a real one, except for where it listens and keeps its data. Raises
+    SettingsError for flags that a test service cannot have."""
     settings, sources = loaded
     refused = [name for name in ("redis", "redis_file", "data", "workers") if flags.get(name) is not None]
     if refused:
@@ -351,7 +351,7 @@ def _check_virtual(settings: Settings) -> None:
 
 
 def _check_browsers(settings: Settings) -> None:
-    """Neither may contain what no browser sends, and so would never be met."""
+    """Raises SettingsError for an origin or a host that no browser sends, and that would therefore never match."""
     for origin in settings.allowed_origins:
         if not _ORIGIN.fullmatch(origin) or (origin.split(":")[0], origin.rpartition(":")[2]) in _DEFAULT_PORTS:
             raise SettingsError(
@@ -421,7 +421,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The folder in which processes share their metrics, if they do."""
+    """The folder in which processes share their metrics, or None if they do not."""
     path = (os.environ if environment is None else environment).get(SHARED_METRICS)
     return Path(path) if path else None
 

@@ -12,7 +12,8 @@ from jobqueue.redis_server.opening import private_redis
 
 
 class TestService(Service):
-    """One running test service. What timers and sweeps do in a real one happens when its clock is advanced."""
+    """One running test service. The work that timers and sweeps do in a real service is done when the clock is
+    advanced."""
 
     protocol = TestProtocol
     holds_time = True

@@ -1,4 +1,4 @@
-"""Reads the entries of the stream; their form is described in `buckets/events/__init__.py`."""
+"""Reads the entries of the stream; their format is described in `buckets/events/__init__.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from buckets.schedules.record import Schedule, unpack_schedule
 
 FIELD = b"m"
 
-_BEFORE = 7  # bytes before the record: the state and the time before
+_BEFORE = 7  # bytes before the record: the state and `next` before the move
 _ENTRY = struct.Struct(">BBBIHB")
 _SHORT = struct.Struct(">BBBBBBHIHIHIIHI")
 _LONG = struct.Struct(">BBBBBBHIHIHIIHIHHBBIHB")
@@ -31,33 +31,33 @@ class Entry(NamedTuple):
     """What the events of an entry share."""
 
     verb: Verb
-    """That of the script; see `Event.verb`."""
+    """The verb of the script; `verb_of` derives that of each event."""
     is_new: bool
-    """Whether the values are only records."""
+    """True if all jobs are new, so that the values are only records."""
     at: int
     """us since the epoch, by Redis's clock."""
     instance: str
     actor: str
-    """Empty: none is known."""
+    """Empty if unknown."""
 
 
 class Event(NamedTuple):
-    """One move of one job; or of a schedule, which has only `id`, `verb`, `at`, `next` and `schedule`. Times are ms
-    since the epoch, spans ms; `at` and `lease` are us."""
+    """One move of a job, or of a schedule, which has only `id`, `verb`, `at`, `next` and `schedule`. Times are in ms
+    since the epoch and durations in ms; `at` and `lease` are in us."""
 
     id: str
-    """Empty for a pause or a resume; `~` and the name of a schedule."""
+    """Empty for a pause or a resume; `~` and the name for a schedule."""
     verb: int
     before: int
-    """The state before; 0: none, or a tombstone."""
+    """The state before the move, or 0 for no job or a tombstone."""
     after: int
-    """The state now; 0: set aside, or not of a job."""
+    """The state after the move, or 0 if the job was set aside or the event is not about a job."""
     at: int
     was: int
-    """The record's `next` before; of a pause its end, 0: when it is resumed."""
+    """The record's `next` before the move; for a pause, when it ends, or 0 if only a resume ends it."""
     topic: str
     created: int = 0
-    """With the id, this names a life."""
+    """The id and `created` together identify one life of a job."""
     due: int = 0
     next: int = 0
     priority: int = 0
@@ -72,16 +72,17 @@ class Event(NamedTuple):
     lease: int = 0
     keeps_body: bool = False
     has_options: bool = False
-    """Whether the job has optional fields, told here or not."""
+    """Whether the job has optional fields, even if this event does not include them."""
     options: bytes | None = None
-    """The optional block without its length; None: this move did not write it."""
+    """The optional block without its length, or None if this move did not write it."""
     body: bytes | None = None
-    """None: this move did not write it, or it is too large."""
+    """None if this move did not write it, or if it is too large."""
     checksum: int = 0
     lease_ended: bool = False
-    """Whether it is dead because its last try ended with its lease."""
+    """True if the job is dead because the lease of its last try ended."""
     schedule: Schedule | None = None
-    """As it is after the move; without its definition where only its times were written. None: removed, or of a job."""
+    """The schedule after the move, without its definition if only its times were written; None if it was removed, or
+    for a job."""
 
 
 def read_entry(head: bytes) -> Entry:
@@ -97,19 +98,19 @@ def read_entry(head: bytes) -> Entry:
 
 
 _DERIVED: dict[tuple[int, int, int], Verb] = {
-    (Verb.DUE, State.READY, State.RESERVED): Verb.POP,  # handed out as it fell due, after an event of its own
-    (Verb.FINISH, State.DELAYED, State.DELETED): Verb.DELETE,  # settled
+    (Verb.DUE, State.READY, State.RESERVED): Verb.POP,  # handed out when it fell due, which has an event of its own
+    (Verb.FINISH, State.DELAYED, State.DELETED): Verb.DELETE,  # settled: never delivered
     (Verb.FINISH, State.READY, State.DELETED): Verb.DELETE,
     (Verb.FINISH, State.DEAD, State.DELETED): Verb.DELETE,
-    (Verb.OCCUR, 0, State.DELAYED): Verb.ADD,  # an occurrence, beside its schedule
+    (Verb.OCCUR, 0, State.DELAYED): Verb.ADD,  # an occurrence, in the entry of its schedule
     (Verb.OCCUR, 0, State.READY): Verb.ADD,
 }
 _OF_SCHEDULES = (Verb.SCHEDULE, Verb.OCCUR, Verb.UNSCHEDULE, Verb.RESTORE)
-"""Entries that may have events of schedules."""
+"""The verbs of entries that may have events of schedules."""
 
 
 def verb_of(entry: Verb, before: int, after: int) -> int:
-    """The verb of an event in an entry: that of its script, except where a script makes several kinds of moves."""
+    """The verb of an event: the verb of its entry, except for scripts that make several kinds of moves."""
     if entry is Verb.ADD:
         return Verb.REPLACE if before else Verb.ADD
     return _DERIVED.get((entry, before, after), entry)
@@ -210,7 +211,7 @@ def _read_record(entry: Entry, job_id: str, before: int, was: int, value: bytes,
 
 
 def _read_rest(value: bytes, at: int, has_options: bool) -> tuple[bytes | None, bytes | None]:
-    """The optional block and the body, as far as they are there."""
+    """The optional block and the body; None for what the value does not include."""
     if at == len(value):
         return None, None
     options: bytes | None = b""
@@ -223,8 +224,8 @@ def _read_rest(value: bytes, at: int, has_options: bool) -> tuple[bytes | None, 
 
 
 def read_all(fields: Sequence[bytes]) -> tuple[Entry, list[Event | tuple[bytes, bytes, str]]]:
-    """The events of an entry of the stream, given as field, value, field, value, …; in place of one that cannot be read
-    its id, its value, and why. Raises Unreadable for an entry that cannot be read at all."""
+    """The events of a stream entry, given as field, value, field, value, …; an event that cannot be read is replaced by
+    its id, its value, and the reason. Raises Unreadable if the entry cannot be read at all."""
     if len(fields) < 2 or fields[0] != FIELD or len(fields) % 2:
         raise Unreadable("an entry without the field m")
     entry = read_entry(fields[1])

@@ -1,7 +1,7 @@
-"""Brings back jobs and schedules that Redis has lost, as a journal has them. What to bring back, its caller decides.
+"""Restores jobs and schedules that Redis has lost, as a journal recorded them. The caller decides what to restore.
 
-Redis is asked which ids it does not know, and at what time: a job that is not known then and had ended, ended before,
-and its end was told. Who has waited until all told by that time is read may put the others.
+Redis reports which ids it does not know, and as of which time. If such a job ended, it ended before that time, and the
+end is in the stream. So a caller that has read the stream up to that time may restore the jobs that did not end.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from buckets.layout import SCHEDULE
 from buckets.scripts import Value
 from buckets.shards import ACTOR, Item, Shards
 
-PAGE = 100  # jobs a script, at most
+PAGE = 100  # jobs per script, at most
 
 
 class Asked(NamedTuple):
-    """What a shard knew of some ids."""
+    """Which of some ids a shard does not know."""
 
     shard: int
     at: int
-    """When, in us since the epoch by the clock of its Redis."""
+    """When the shard was asked, in us since the epoch by its Redis's clock."""
     stream: str
-    """The word of the stream that tells of what happens since; empty: nothing tells."""
+    """The word of the stream that records later events, or empty if events are off."""
     unknown: list[str]
-    """The ids of which it had no record, neither of a live job nor a tombstone."""
+    """The ids without any record: no live job, no tombstone, no schedule."""
 
 
 class Lost(NamedTuple):
-    """A life that goes on in Redis and had ended before Redis forgot that."""
+    """A life that goes on in Redis although it had ended: Redis has forgotten its end."""
 
     id: str
     created: int
     """ms since the epoch."""
     lease: int
-    """Of its last delivery, us since the epoch."""
+    """The lease of its last delivery, in us since the epoch."""
     end: int
-    """The state that it ended in; 0: leave no tombstone of it, as another life is to follow."""
+    """The state in which it ended, or 0 to leave no tombstone because another life follows."""
 
 
 class LostSchedule(NamedTuple):
-    """A schedule to be put."""
+    """A schedule to restore."""
 
     name: str
     record: bytes
     seen: int = 0
-    """The revision of the one that it takes the place of; 0: none."""
+    """The revision of the schedule that it replaces, or 0 if there is none."""
     occurrences: Sequence[str] = ()
-    """What follows name and `@` in the ids of its occurrences that live."""
+    """The ids of its live occurrences, each without the leading name and `@`."""
 
 
 class Restoring:
-    """Puts jobs into one namespace. `actor`: who does it, as their events say."""
+    """Restores jobs and schedules in one namespace. `actor`: the actor in the events of the restored jobs."""
 
     def __init__(self, shards: Shards, actor: str) -> None:
         self._shards = shards
@@ -66,12 +66,12 @@ class Restoring:
 
     @property
     def shards(self) -> int:
-        """How many there are."""
+        """The number of shards."""
         return len(self._shards.keys)
 
     async def ask(self, ids: Sequence[str]) -> list[Asked]:
-        """Ask which ids are unknown, each shard about its own; those of schedules are `~` and the name. Without ids,
-        ask all shards for the time. Raises Unavailable."""
+        """Ask each shard which of its ids are unknown; the id of a schedule is `~` and its name. Without ids, ask all
+        shards for the time. Raises Unavailable."""
         by_shard: dict[int, list[str]] = {} if ids else {shard: [] for shard in range(self.shards)}
         for job_id in ids:
             by_shard.setdefault(shard_of(job_id.removeprefix(SCHEDULE), self.shards), []).append(job_id)
@@ -83,9 +83,9 @@ class Restoring:
         return Asked(shard, int(at), stream.decode(), unknown)
 
     async def put(self, jobs: Sequence[tuple[str, bytes]]) -> list[bool | JobQueueError]:
-        """Put jobs and tombstones, given as id and record, that are not there yet. For each whether it was put, or the
-        error: NoRoom, or Unavailable, after which it may be there or not. Then it is not put again without being asked
-        about: a worker may have finished it since."""
+        """Put jobs and tombstones, given as id and record, unless their ids exist. Returns for each job True if it was
+        put, False if its id exists, or an error: NoRoom, or Unavailable if it may or may not have been put. After
+        Unavailable, `ask` about the job before putting it again: a worker may have finished it meanwhile."""
         items = [Item(job_id, (job_id, record), len(record)) for job_id, record in jobs]
         with self._acting():
             results = await self._shards.spread(items, self._put)
@@ -100,7 +100,7 @@ class Restoring:
         )
 
     async def put_schedules(self, schedules: Sequence[LostSchedule]) -> list[bool | JobQueueError]:
-        """Put schedules that are not there, or only with an older definition. The results as those of `put`."""
+        """Put schedules that do not exist, or that exist only in the revision `seen`. The results are as for `put`."""
         with self._acting():
             return [await self._put_schedule(each) for each in schedules]
 
@@ -121,7 +121,7 @@ class Restoring:
         return bool(put)
 
     async def remove_schedule(self, name: str, revision: int) -> bool:
-        """Remove a schedule, if it is still of this revision; whether it was. Raises Unavailable."""
+        """Remove a schedule if it still has this revision; returns whether it was removed. Raises Unavailable."""
         with self._acting():
             try:
                 removed, *_ = await self._shards.call(
@@ -136,8 +136,8 @@ class Restoring:
         return bool(removed == b"removed")
 
     async def end(self, lives: Sequence[Lost]) -> list[str | JobQueueError]:
-        """End lives again. For each `ended`; `reserved`: another worker has it by now; `other`: it is not there, or has
-        ended; or Unavailable."""
+        """End lives again. Returns for each life `ended`, `reserved` if another worker has the job now, `other` if the
+        life does not exist or has ended, or Unavailable."""
         items = [Item(each.id, (*each[:3], int(each.end))) for each in lives]
         with self._acting():
             results = await self._shards.each("end_life", items, now=self._shards.clock.now())

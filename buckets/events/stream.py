@@ -1,11 +1,11 @@
-"""The stream of a shard's events, for its one reader: read in order, acknowledged, trimmed, compared with its position.
+"""The stream of a shard's events, for its one reader: reading in order, acknowledging, trimming, checking the position.
 
-Entries are raw, `[id, [field, value, …]]`, as an id of a job may stand in one twice. Reading waits in Redis, so that
-the reader needs a client of its own.
+Entries are raw, `[id, [field, value, …]]`, because one entry may contain the id of a job twice. Reads block in Redis,
+so the reader needs a client of its own.
 
-`PageSize` learns how many entries to read at once, as an entry may have a few bytes or 1 MiB. `read_tail` reads the
-events of one job after a place: those that a journal has not drained yet. `bound_events` keeps the stream within its
-bytes, however long no journal reads it.
+`PageSize` learns how many entries to read at once, since an entry may have a few bytes or 1 MiB. `read_tail` reads the
+events of one job after a place, which a journal has not read yet. `bound_events` keeps the stream within a number of
+bytes even if no journal reads it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from buckets.pages import Pages
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 
-_CONSUMER = "r"  # always the same: whoever comes next finds what it left pending
-_ACKNOWLEDGED = 5_000  # in one script
+_CONSUMER = "r"  # always the same, so that the next reader finds the entries left pending
+_ACKNOWLEDGED = 5_000  # entries acknowledged per script
 _WALKED_BYTES = 1 << 20
 
 RawEntry = Sequence[Any]
-"""An id and its fields; None instead of the fields: it was cut off after it had been delivered."""
+"""An id and its fields, or None instead of the fields if the entry was trimmed after its delivery."""
 
 
 class Place(NamedTuple):
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
     @property
     def behind(self) -> Place:
-        """The next one that there may be."""
+        """The next possible id."""
         return Place(self.ms, self.seq + 1)
 
 
@@ -53,24 +53,25 @@ START = Place(0, 0)
 
 
 class View(NamedTuple):
-    """A stream as it is at one moment, without the entries up to a position."""
+    """A stream at one moment, once the entries up to a position are removed."""
 
     now_us: int
     is_on: bool
-    """Whether events are."""
+    """Whether events are on."""
     word: str
-    """Of the stream; empty: it has none."""
+    """The word of the stream, or empty if it has none."""
     length: int
-    """Entries; -1: there is no stream."""
+    """The number of entries, or -1 if there is no stream."""
     added: int
-    """Entries ever."""
+    """How many entries were ever added."""
     last: Place
-    """The last one ever."""
+    """The last entry ever added."""
     first: Place | None
     given: Place | None
-    """The last one that the group was given; None: there is no group."""
+    """The last entry delivered to the group, or None if there is no group."""
     off: tuple[Place, int] | None = None
-    """Events were off: behind this place, until this time (ms since the epoch). It stands here until it is noted."""
+    """If events were off: the place after which and the time until which they were off (ms since the epoch). None if
+    they were not, or once `note_off` was called."""
 
 
 class Gone(JobQueueError):
@@ -78,36 +79,36 @@ class Gone(JobQueueError):
 
 
 class Records(NamedTuple):
-    """Records of jobs and schedules as they are at one place of the stream."""
+    """Records of jobs and schedules, as of one place in the stream."""
 
     now_us: int
     place: Place
     records: list[bytes]
-    """As many as one script reads, in their order; empty: there is none."""
+    """As many as one script reads, in the order of the ids; an id without a record has an empty one."""
 
 
 TOTALS = ("created", "finished", "deleted", "replaced")
 
 
 class Totals(NamedTuple):
-    """What has ever happened to the jobs of topics, as of one place of the stream."""
+    """How many jobs of topics were ever created, finished and so on (`TOTALS`), as of one place in the stream."""
 
     now_us: int
     place: Place
     topics: dict[str, tuple[int, ...]]
-    """Numbers in the order of `TOTALS`."""
+    """By topic, the numbers in the order of `TOTALS`."""
 
 
 class Stream:
-    """The stream of one shard. `reading` is the client on which reads wait."""
+    """The stream of one shard. `reading`: the client for reads that block."""
 
     def __init__(self, shards: Shards, shard: int, reading: Redis) -> None:
         self._shards, self._shard, self._reading = shards, shard, reading
         self._key = stream_key(shards, shard)
 
     async def settle(self, word: str, position: Place, entries: Sequence[bytes] = ()) -> View:
-        """Acknowledge entries that the journal has, remove all up to its position, and see what there is. A stream of
-        another word, or one that went back behind the position, is left as it is."""
+        """Acknowledge entries that the journal has, remove all up to its position, and return the state of the stream.
+        A stream with another word, or one that went back to before the position, is left unchanged."""
         view = None
         for at in range(0, max(1, len(entries)), _ACKNOWLEDGED):
             reply = await self._shards.call(
@@ -124,11 +125,12 @@ class Stream:
         return view
 
     async def pending(self, most: int, after: Place = START) -> list[RawEntry]:
-        """Entries behind a place that were delivered and not acknowledged. Raises Gone."""
+        """Entries after a place that were delivered but not acknowledged. Raises Gone."""
         return await self._read("COUNT", most, "STREAMS", self._key, str(after))
 
     async def fresh(self, most: int, wait_ms: int = 0) -> list[RawEntry]:
-        """Entries that were not delivered yet; waits for the first one if there is none. Raises Gone."""
+        """Entries that were not delivered yet; waits up to `wait_ms` for the first one if there is none. Raises
+        Gone."""
         wait = ("BLOCK", wait_ms) if wait_ms else ()
         return await self._read("COUNT", most, *wait, "STREAMS", self._key, ">")
 
@@ -142,33 +144,33 @@ class Stream:
         return reply[0][1] if reply else []
 
     async def deliver_behind(self, place: Place) -> None:
-        """Count what is up to a place as delivered."""
+        """Count the entries up to a place as delivered."""
         await self._reading.ask(self._key, "XGROUP", "SETID", self._key, GROUP, str(place))
 
     async def note_off(self, until_ms: int) -> None:
-        """The journal knows that events were off until then."""
+        """Note that the journal knows that events were off until `until_ms`."""
         await self._reading.ask(self._key, "XGROUP", "DESTROY", self._key, f"off:{until_ms}")
 
     async def restore_group(self) -> None:
-        """Make the stream and its group where events are on and these are gone."""
+        """Create the stream and its group again if events are on and either is gone."""
         switch = (await read_events(self._shards, self._shard)).switch
         if switch:
             await switch_on(self._shards, self._shard, switch)
 
     async def entries(self, after: Place, upto: Place, most: int) -> list[RawEntry]:
-        """Entries behind a place, up to another, delivered or not."""
+        """Entries after a place, up to another, delivered or not."""
         found: list[RawEntry] = await self._shards.redis.read(
             "XRANGE", self._key, f"({after}", str(upto), "COUNT", most
         )
         return found
 
     async def records(self, ids: Sequence[str]) -> Records:
-        """The records of jobs and schedules, of the first one at least; the id of a schedule is `~` and its name."""
+        """The records of jobs and schedules, at least the first; the id of a schedule is `~` and its name."""
         now_us, last, *records = await self._shards.call(
             "walk", self._shard, ids, now=self._shards.clock.now(), most_bytes=_WALKED_BYTES
         )
         place = Place.read(last)
-        # Of a stream that nothing was told in yet, they are as of now.
+        # If the stream has no entry yet, the records are as of now.
         return Records(now_us, place if place > START else Place(now_us // 1000, 0), records)
 
     async def schedules(self) -> AsyncIterator[list[str]]:
@@ -188,14 +190,15 @@ class Stream:
         return sorted(topic.decode("utf-8", "replace") for topic in found)
 
     async def totals(self, topics: Sequence[str]) -> Totals:
-        """What has ever happened to the jobs of topics, as of one place."""
+        """How many jobs of topics were ever created, finished and so on (`TOTALS`), as of one place in the stream."""
         now_us, last, *numbers = await self._shards.call("totals", self._shard, topics, now=self._shards.clock.now())
         width = len(TOTALS)
         rows = (tuple(numbers[at : at + width]) for at in range(0, len(numbers), width))
         return Totals(now_us, Place.read(last), dict(zip(topics, rows, strict=True)))
 
     async def hold(self, token: str, ms: int) -> bool:
-        """Take or keep the lock of the readers for some ms; 0 gives it up. Whether it is held now."""
+        """Acquire or extend the readers' lock for `ms`, or release it with 0. Returns whether this reader holds it
+        now."""
         return bool(await self._shards.call("hold", self._shard, token=token, ms=ms))
 
 
@@ -214,9 +217,9 @@ def _view(reply: list[Any]) -> View:
     )
 
 
-_MOST = 250  # 0.3 ms of Redis
+_MOST = 250  # entries; 0.3 ms of Redis
 _FIRST = 16
-_BYTES = 4 << 20  # of a page, as far as the last one tells
+_BYTES = 4 << 20  # bytes of a page, judging by the last page
 
 
 class PageSize:
@@ -226,7 +229,8 @@ class PageSize:
         self.entries = _FIRST
 
     def saw(self, page: Sequence[Sequence[Any]]) -> None:
-        """Learn from a page: its entries are ids and fields. It grows fourfold at most, as the next may be larger."""
+        """Learn from a page, given as ids and fields. The number grows at most fourfold, because the next entries may
+        be larger."""
         weight = sum(len(field) for _, fields in page for field in fields or ())
         fitting = _BYTES * len(page) // max(weight, 1)
         self.entries = max(1, min(fitting, 4 * self.entries, _MOST))
@@ -241,22 +245,22 @@ class TailEvent(NamedTuple):
     ms: int
     seq: int
     n: int
-    """Its number in its entry."""
+    """Its index within its entry."""
     entry: Entry
     event: Event
 
 
 class Tail(NamedTuple):
-    """What was read."""
+    """The events that were read."""
 
     events: list[TailEvent]
     is_whole: bool
-    """Whether that is all; there may be more than MOST_ENTRIES."""
+    """False if reading stopped after MOST_ENTRIES entries."""
 
 
 async def read_tail(shards: Shards, shard: int, job_id: str, behind: tuple[int, int]) -> Tail:
-    """The events of a job in the stream of its shard, behind an entry. What cannot be read is left out: whoever drains
-    the stream tells it. Raises Unavailable."""
+    """The events of a job in the stream of its shard, after an entry. Events that cannot be read are left out: the
+    stream's reader reports them. Raises Unavailable."""
     key, wanted = shards.keys[shard].events, job_id.encode()
     found: list[TailEvent] = []
     looked, last, size = 0, f"{behind[0]}-{behind[1]}".encode(), PageSize()
@@ -293,12 +297,12 @@ def _of_job(raw_id: bytes, fields: list[bytes], wanted: bytes) -> list[TailEvent
 
 
 MOST_BYTES = 256 << 20
-_PAGE = 2_000  # entries a script; of 4 KB each they take half a millisecond
+_PAGE = 2_000  # entries per script; with 4 KB each they take half a millisecond
 
 
 async def bound_events(shards: Shards, shard: int, most_bytes: int) -> int:
-    """Cut off the oldest entries beyond the bytes; returns how many. Where events are on and their stream was deleted,
-    it is made again."""
+    """Remove the oldest entries beyond `most_bytes`; returns how many were removed. If events are on and their stream
+    was deleted, it is created again."""
     pages, cut_off = Pages(shards.redis, rest=1.0), 0
     while True:
         call = shards.call("bound_events", shard, bytes=most_bytes, page=_PAGE, fresh=fresh_word())

@@ -1,7 +1,9 @@
-"""The switch of events: it stands in the settings of each shard, and makes the stream with the group of its readers.
+"""The switch of events, kept in the settings of each shard. Switching on creates the stream and the group of its
+readers.
 
-Each stream has a random word: it tells one stream of a shard from the next, as after Redis was emptied. The word is
-kept with the stream, so it stays when events are switched off and on again, or on with other bounds.
+Each stream has a random word, which distinguishes it from other streams of the shard, such as the one before Redis was
+emptied. The word is kept with the stream, so it does not change when events are switched off and on again, or when
+their bounds change.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from buckets.shards import Shards
 
 log = logging.getLogger(__name__)
 
-_TRUSTED_S = 300.0  # that a switch was read
+_TRUSTED_S = 300.0  # how long a switch is trusted after it was read
 GROUP = "journal"
 """The group of the stream's readers."""
 
@@ -28,21 +30,21 @@ class Stream(NamedTuple):
 
     entries: int
     bytes: int
-    """Of memory, as Redis estimates it from a few entries."""
+    """The memory used, as Redis estimates it from a few entries."""
     behind: int
-    """Entries that the group was not given yet."""
+    """Entries not delivered to the group yet."""
     pending: int
-    """Entries that the group was given and has not acknowledged."""
+    """Entries delivered to the group but not acknowledged."""
     last: str
-    """The id of the last entry that the group was given; `0-0`: none."""
+    """The id of the last entry delivered to the group, or `0-0` if there is none."""
 
 
 class Events(NamedTuple):
-    """The switch of a shard and its stream. Off are None, and the stream that is not there."""
+    """The switch and the stream of a shard. `switch` is None if events are off, `stream` if there is no stream."""
 
     switch: Switch | None
     word: str
-    """Of the stream, according to the switch; empty when that is off."""
+    """The word of the stream, according to the switch; empty if events are off."""
     stream: Stream | None
 
 
@@ -52,8 +54,8 @@ def stream_key(shards: Shards, shard: int) -> str:
 
 
 async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:
-    """Switch the events of a shard on, or on with other bounds; returns the word of the stream. What another program
-    has put in the stream's place is set aside. Raises NoMeta."""
+    """Switch on the events of a shard, or change their bounds; returns the word of the stream. Another program's key in
+    the place of the stream is set aside. Raises NoMeta."""
     word = await shards.call(
         "switch_on",
         shard,
@@ -67,8 +69,8 @@ async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:
 
 
 async def switch_off(shards: Shards, shard: int, *, drop: bool = False) -> tuple[bool, int]:
-    """Switch the events of a shard off. With `drop` its stream is emptied, if all in it is acknowledged. Returns
-    whether there is nothing in it now, and how many of its entries the group has not acknowledged."""
+    """Switch off the events of a shard. With `drop`, its stream is emptied if all entries are acknowledged. Returns
+    whether the stream is empty or missing now, and how many of its entries the group has not acknowledged."""
     dropped, left = await shards.call("switch_off", shard, drop=int(drop))
     _note(shards, shard, None)
     return bool(dropped), left
@@ -79,14 +81,14 @@ def _note(shards: Shards, shard: int, switch: Switch | None) -> None:
 
 
 async def note_switch(shards: Shards, shard: int, events: bytes, touches: bytes, has_stream: int) -> None:
-    """Note the switch of a shard, as a script has just read it. Where Redis has forgotten it, and an instance that knew
-    nothing of it founded the shard again, events are switched on again: whoever switches them off leaves the
-    stream."""
+    """Note the switch of a shard, as a script has just read it. If events are suddenly off and the stream is gone,
+    Redis was emptied and an instance without the switch founded the shard again: then events are switched on again.
+    (Switching events off leaves the stream.)"""
     before, read = shards.switches[shard], shards.switches_read[shard]
     switch = switch_of({"events": events.decode(), "touches": touches.decode()})
     if before and not switch and not has_stream and time.monotonic() - read < _TRUSTED_S:
         log.error("namespace.lost", extra={"shard": shard})
-        with contextlib.suppress(JobQueueError):  # tried again at the next look
+        with contextlib.suppress(JobQueueError):  # retried at the next look
             await switch_on(shards, shard, before)
             log.info("namespace.found", extra={"shard": shard})
     else:
@@ -106,8 +108,8 @@ def _stream(entries: int, size: int, behind: int, pending: int, last: bytes) -> 
 
 
 async def stream_bytes(shards: Shards) -> dict[int, int]:
-    """The bytes of the streams of the shards whose events were on when this instance looked last: nothing is asked
-    where all are off."""
+    """By shard, the bytes of its stream if events are on. If events were off in all shards when this instance last
+    looked, Redis is not asked."""
     if not any(shards.switches):
         return {}
     told = await asyncio.gather(*(read_events(shards, shard) for shard in range(len(shards.keys))))

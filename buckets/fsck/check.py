@@ -1,10 +1,11 @@
-"""The check of everything in Redis, while the service runs: it finds what does not fit together, and repairs it.
+"""The check of everything in Redis, while the service runs: it finds contradictions, and repairs them.
 
-The pool is the truth, and the indexes are made to follow it. What can be judged in one instant (a record against its
-bucket, an entry against its record, a schedule against its entry) is judged by a script, and repaired by one that looks
-again. Two things take several passes, since the service goes on changing them: whether a ready job is in its list, and
-whether counts are right (both in counts.py). Schedules are checked here: each record by itself and against its entry,
-and the sets of occurrences. One script sees both a record and its entry, so no second look is needed.
+The pool is the truth, and the indexes are corrected to match it. Faults that show in one instant (a record against its
+bucket, an entry against its record, a schedule against its entry) are found by a script, and repaired by a script that
+checks again before it writes. Two checks take several passes, since the service keeps changing the data: whether a
+ready job is in its list, and whether counts are right (both in counts.py). Schedules are checked here: each record by
+itself and against its entry, and the sets of occurrences. One script sees both a record and its entry, so no second
+look is needed.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ class Fsck:
         clock: Clock | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Open a namespace whose settings may be damaged. `buckets`: how many to assume if nothing reveals it; `rest`:
-        for how many seconds Redis is left to others after each second of work.
+        """Open a namespace whose settings may be damaged. `buckets`: how many buckets to assume if nothing reveals the
+        number; `rest`: for how many seconds to leave Redis to others after each second of work.
 
-        Raises Unfit for one of another version.
+        Raises Unfit for a namespace of another version.
         """
         found = await examine(redis, namespace, buckets)
         pool = Pool(redis, namespace, *found.numbers, clock)
@@ -113,7 +114,7 @@ class _ShardCheck:
         self._shard = shard
         self._jobs = JobCheck(shard)
         self._counts = CountCheck(shard)
-        self._topics = 0  # that the last pass saw
+        self._topics = 0  # seen by the last pass
 
     async def run(self) -> None:
         for turn in range(PASSES):
@@ -129,8 +130,8 @@ class _ShardCheck:
         report.aside += await read("HLEN", keys.aside) if await read("TYPE", keys.aside) == b"hash" else 0
 
     async def _pass(self, *, is_first: bool) -> set[bytes]:
-        """Check everything; what needs no second look, in the first pass only. Returns the topics whose counts could
-        not be judged."""
+        """Check everything; checks that need no second look are in the first pass only. Returns the topics whose counts
+        could not be judged."""
         shard = self._shard
         begun_ms, *_ = await shard.call("audit", [], buckets=shard.pool.buckets)
         found = await check_keys(shard)

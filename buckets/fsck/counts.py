@@ -1,12 +1,13 @@
 """The checks of jobs and counts.
 
 Counts are checked by comparing the counters of topics with a tally of the jobs in the pool. Counters change while the
-jobs are scanned. So they are compared only where they were the same before the scan and after it, and an error counts
-only when a second pass finds the same one.
+jobs are scanned. So they are compared only if they were the same before and after the scan, and an error counts only if
+a second pass finds the same error.
 
 Jobs are checked one by one: each record by itself, against its bucket and its ready list; and each entry against its
-record. When a ready job's list was read and its entry not met, the job may have become ready since. So a second pass
-decides, which begins after the entry was missed, and does not meet it either. (Its time alone cannot: clocks go back.)
+record. If a ready job's entry was not in its list, the job may have become ready after the list was read. So the entry
+counts as missing only if a second pass, which begins later, does not find it either. (The time at which the job became
+ready is not enough, because clocks go back.)
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from buckets.scripts import Value
 _FIELDS = 100  # counts per script
 
 _STATES = [state.word.encode() for state in LIVE]
-# What balances: created + replaced = delayed + ready + reserved + dead + finished + deleted.
+# The totals balance: created + replaced = delayed + ready + reserved + dead + finished + deleted.
 _TOTALS = (b"created", b"replaced", b"finished", b"deleted")
 _NUMBER = re.compile(rb"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A field of a topic's counts (`c`) or histogram (`h`): the value that it holds (empty: none) and the right one."""
+    """A field of a topic's counts (`c`) or histogram (`h`): the value seen (empty for none) and the right value."""
 
     family: str
     name: bytes
@@ -43,25 +44,25 @@ class Change:
 
     @property
     def error(self) -> bytes | int:
-        """How far off it is, which does not change when jobs move; its value where that is not a number."""
+        """How far the value is off, which does not change when jobs move; or the value itself if it is not a number."""
         return number(self.seen) - number(self.wanted) if _NUMBER.fullmatch(self.seen or b"0") else self.seen
 
 
 def number(raw: bytes | None) -> int:
-    """A counter's value; 0 for what is not a number."""
+    """A counter's value, or 0 if it is not a number."""
     return int(raw) if raw is not None and _NUMBER.fullmatch(raw) else 0
 
 
 @dataclass(slots=True)
 class Counters:
-    """What Redis holds about a topic."""
+    """The counts and the histogram of a topic in Redis."""
 
     counts: dict[bytes, bytes] = field(default_factory=dict)
     bins: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class Tally:
-    """The jobs of a scan, counted by topic and state, and pending ones by the bin of their time."""
+    """The jobs of a scan, counted by topic and state, and pending jobs also by the bin of their time."""
 
     def __init__(self) -> None:
         self._states: defaultdict[bytes, Counter[bytes]] = defaultdict(Counter)
@@ -84,7 +85,7 @@ class Tally:
         return self._states[topic][b"ready"] > 0
 
     def changes(self, topic: bytes, counters: Counters) -> list[Change]:
-        """The changes that make the counters right; of the counts all fields or none."""
+        """The changes that correct the counters; for the counts, either all fields or none."""
         counts = self._counts(topic, counters.counts)
         bins = _bins(self._bins[topic], counters.bins)
         is_wrong = any(number(change.seen) != number(change.wanted) for change in counts)
@@ -100,7 +101,8 @@ class Tally:
 
 
 def _totals(alive: int, seen: Mapping[bytes, bytes]) -> dict[bytes, int]:
-    """Totals that balance with the number of live jobs. Which one is wrong cannot be known: `created` is changed."""
+    """Totals that balance with the number of live jobs. Which total is wrong cannot be known, so `created` is
+    changed."""
     totals = {name: max(number(seen.get(name)), 0) for name in _TOTALS}
     created = alive + totals[b"finished"] + totals[b"deleted"] - totals[b"replaced"]
     totals[b"created"] = max(created, 0)
@@ -123,14 +125,14 @@ class CountCheck:
     def __init__(self, shard: CheckedShard) -> None:
         self._shard = shard
         self.errors: dict[bytes, list[tuple[str, bytes, bytes | int]]] = {}
-        """By topic, as the last pass saw them and as far as they are not settled."""
+        """By topic, the errors that the last pass saw and that are not settled."""
 
     async def read(self, topics: Iterable[bytes]) -> dict[bytes, Counters]:
         """The counters of these topics as they are now."""
         return {topic: await self._read(topic) for topic in topics}
 
     async def _read(self, topic: bytes) -> Counters:
-        """What Redis holds about a topic; nothing where another program's key is in the way."""
+        """Read the counters of a topic; empty if another program's key is in their place."""
         try:
             counts = await self._shard.pages.fields(self._shard.key("COUNTS", topic))
             return Counters(counts, await self._shard.pages.fields(self._shard.key("DUE", topic)))
@@ -140,8 +142,8 @@ class CountCheck:
             return Counters()
 
     async def check(self, found: FoundKeys, before: Mapping[bytes, Counters], tally: Tally) -> set[bytes]:
-        """Compare the counts of all topics with a tally of their jobs, and put them right. `before`: the counters as
-        they were when the tally began. Returns the topics that are still in doubt."""
+        """Compare the counts of all topics with a tally of their jobs, and correct them. `before`: the counters as they
+        were when the tally began. Returns the topics that are still in doubt."""
         topics = before.keys() | tally.topics
         return {topic for topic in topics if await self._is_in_doubt(topic, found, before, tally)}
 
@@ -150,7 +152,7 @@ class CountCheck:
     ) -> bool:
         if {b"c:" + topic, b"h:" + topic} & found.spoilt:
             return False
-        has_lists = await self._has_lists(topic)  # before the counts: a list that came since changes them
+        has_lists = await self._has_lists(topic)  # before the counts, which change if a list is created after this
         after = await self._read(topic)
         if after != before.get(topic, Counters()):
             return True
@@ -188,10 +190,10 @@ class CountCheck:
                 return False
         except JobQueueError:
             pass  # another program's key is where the list of topics should be
-        return bool(await read("EXISTS", self._shard.key("COUNTS", topic)))  # else it was just forgotten
+        return bool(await read("EXISTS", self._shard.key("COUNTS", topic)))  # otherwise the topic was just forgotten
 
     async def _recount(self, topic: bytes, changes: list[Change]) -> bool:
-        """Write counts, except those that changed meanwhile; whether all were written."""
+        """Write counts, except those that changed meanwhile; returns whether all were written."""
         parts = [
             (family, some)
             for family in "ch"
@@ -204,7 +206,7 @@ class CountCheck:
         return all(done)
 
 
-_ADRIFT_MS = 300_000  # then no migration is still working on the jobs that it took
+_ADRIFT_MS = 300_000  # after this, no migration is still working on the jobs that it exported
 
 
 async def read_lists(shard: CheckedShard, found: FoundKeys) -> set[int]:
@@ -221,8 +223,8 @@ class JobCheck:
 
     def __init__(self, shard: CheckedShard) -> None:
         self._shard = shard
-        self._missed: set[int] = set()  # entries that jobs want and the last pass did not meet
-        self._missed_before: set[int] = set()  # and the pass before it
+        self._missed: set[int] = set()  # entries that jobs should have and that the last pass did not meet
+        self._missed_before: set[int] = set()  # likewise, in the pass before
         self.count = 0
         """How many jobs and tombstones the last pass met."""
 
@@ -232,7 +234,7 @@ class JobCheck:
         return not self._missed <= self._missed_before
 
     async def check(self, begun_ms: int, listed: set[int]) -> Tally:
-        """Check all jobs, and count them. `listed`: the entries of the ready lists, read since `begun_ms`."""
+        """Check all jobs, and count them. `listed`: the entries of the ready lists, read after `begun_ms`."""
         self._missed_before, self._missed = self._missed, set()
         tally, seen = Tally(), set[int]()
         async for page in self._shard.pages.keys(f"{self._shard.keys.tag}{FAMILIES['JOB']}*"):
@@ -257,7 +259,7 @@ class JobCheck:
                 shard.find("misplaced", shown(job_id), repaired=False)
         unlisted = []
         for name, entry, since in zip(wanted[::3], wanted[1::3], wanted[2::3], strict=True):
-            is_recent = begun_ms <= int(since) <= now  # then it may be younger than the walk through the lists
+            is_recent = begun_ms <= int(since) <= now  # then the entry may be newer than the reading of the lists
             if hash((name, entry)) not in listed and not is_recent and self._is_missed_again(name, entry):
                 unlisted.append(entry)
         if unlisted:
@@ -291,7 +293,8 @@ async def _check_some_entries(shard: CheckedShard, family: str, name: bytes, ids
 
 
 async def check_adrift(shard: CheckedShard, found: FoundKeys, now_ms: int) -> None:
-    """Find jobs and schedules that a migration took for another Redis and left behind; put them back."""
+    """Find jobs and schedules that a migration exported to another Redis and left behind; put them back if
+    repairing."""
     for name in found.names["EXPORTED"]:
         key = shard.key("EXPORTED", name)
         if now_ms - int(name.partition(b":")[0]) > _ADRIFT_MS and await shard.pool.redis.read("EXISTS", key):

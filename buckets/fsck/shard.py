@@ -1,7 +1,7 @@
 """A shard under check: how all parts of a check read it, repair it, and report.
 
-The findings are faults by kind, with samples of where they are, and how many were repaired. The check of keys finds
-which keys there are, and whether each holds what its name allows.
+The findings are faults by kind, with samples of where they are, and how many were repaired. The check of keys finds all
+keys of the shard, and checks that each holds what its name allows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KINDS = {
 
 @dataclass(slots=True)
 class Finding:
-    """The faults of one kind: how many, how many of them were repaired, and where the first are."""
+    """The faults of one kind: how many, how many of them were repaired, and where the first ones are."""
 
     found: int = 0
     samples: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Finding:
     _repaired: set[int] = field(default_factory=set)
 
     def add(self, where: str, repaired: bool) -> None:
-        """Record a fault; a second pass meets the same one again."""
+        """Record a fault; a fault that a second pass meets again counts once."""
         if hash(where) not in self._seen:
             self._seen.add(hash(where))
             self.found += 1
@@ -67,8 +67,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """The findings of one run. Not faults are `foreign` (keys of other programs under our tag) and `aside` (the number
-    of things that were set aside, now or earlier, and wait for an operator). `unverified` topics were never quiet."""
+    """The findings of one run. `foreign` (keys of other programs under our tag) and `aside` (the number of things that
+    were set aside, now or earlier, and wait for an operator) are not faults. `unverified` are the topics that were
+    never quiet enough to check their counts."""
 
     findings: dict[str, Finding] = field(default_factory=dict)
     jobs: int = 0
@@ -90,7 +91,7 @@ class Report:
 
 
 def shown(raw: bytes) -> str:
-    """A name for people to read; of one that no user could have given, which may hold anything, only the length."""
+    """A name for people to read; only the length of a name that no user can have chosen, as it may contain anything."""
     text = raw.decode("utf-8", "replace")
     return text if text.isprintable() and "�" not in text and '"' not in text else f"<{len(raw)} bytes>"
 
@@ -98,7 +99,7 @@ def shown(raw: bytes) -> str:
 PAGE = 64  # jobs per script: about 1 ms of Redis
 
 Progress = Callable[[str, int], None]
-"""Called with what is being checked, and how many of it have been so far."""
+"""Called with what is being checked, and how many of these have been checked so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class CheckedShard:
     pages: Pages
     report: Report
     repair: bool
-    """Whether to repair what is found."""
+    """Whether to repair the faults that are found."""
     progress: Progress
 
     @property
@@ -119,7 +120,7 @@ class CheckedShard:
 
     @property
     def tag(self) -> bytes:
-        """What all keys of the shard begin with."""
+        """The prefix of all keys of the shard."""
         return self.keys.tag.encode()
 
     def key(self, family: str, name: bytes) -> bytes:
@@ -132,11 +133,12 @@ class CheckedShard:
         return await self.pages.step(self.pool.call(script, self.number, rest, now=now, **arguments))
 
     def find(self, kind: str, where: str, *, repaired: bool | None = None) -> None:
-        """Report a fault; `repaired` as the check is to repair, unless given."""
+        """Report a fault. `repaired`: whether it was repaired; None if that only depends on whether this check
+        repairs."""
         self.report.find(kind, where, repaired=self.repair if repaired is None else repaired)
 
 
-# What the keys of a family must be: the form of their names, and a type of Redis or one of the words of set_aside.lua.
+# What the keys of a family must be: the pattern of their names, and a Redis type or one of the words of set_aside.lua.
 _FORMS = {
     "JOB": ("", "string"),
     "BUCKET": (r"\d{1,3}", "zset"),
@@ -177,9 +179,9 @@ class FoundKeys:
     """The keys of a shard, apart from those of jobs."""
 
     names: defaultdict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    """By family, each without its prefix."""
+    """By family, the names without their prefix."""
     spoilt: set[bytes] = field(default_factory=set)
-    """Those that cannot be read as what they should be, without the shard's tag."""
+    """The keys whose content is not what it should be, without the shard's tag."""
 
     @property
     def topics(self) -> set[bytes]:
@@ -189,7 +191,7 @@ class FoundKeys:
 
 
 async def check_keys(shard: CheckedShard) -> FoundKeys:
-    """Find the keys of a shard; a spoilt one is set aside."""
+    """Find the keys of a shard; a repair sets spoilt keys aside."""
     shard.progress("keys", 0)
     found = FoundKeys()
     async for page in shard.pages.keys(f"{shard.keys.tag}*"):

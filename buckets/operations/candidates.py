@@ -1,5 +1,5 @@
-"""The jobs that an operation may take, shard by shard, in short steps, and where each step ends; which of them match
-its filter, and when those of a reschedule are due then.
+"""The jobs that an operation may change, shard by shard in short steps, and the place where each step ends; which of
+the jobs match the filter, and when a reschedule makes them due.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _MOST_MS = 253_402_300_799_000  # the end of the year 9999
 
 
 def matches(asked: Asked, job: Job) -> bool:
-    """Whether an operation takes a job of its topics and states. The job needs no body."""
+    """Whether an operation should change a job, given that its topic and state match. The job needs no body."""
     return _was_there(asked, job) and _fits(asked, job) and _is_to_move(asked, job)
 
 
 def _was_there(asked: Asked, job: Job) -> bool:
-    """Whether it is as it was when the operation was planned, as far as its record tells."""
+    """Whether the job is as it was when the operation was planned, as far as its record shows."""
     if job.created > asked.begun or job.lease > asked.begun * 1000:
         return False
-    # Since when it is dead, or ready. Of all states, one that was delayed matched, too.
+    # `next` is since when a job is dead or ready. If the filter has no state, a ready job matched while it was delayed,
+    # too.
     is_new = job.state is State.DEAD or (job.state is State.READY and asked.filter.state is State.READY)
     return not is_new or job.next <= asked.begun
 
@@ -48,7 +49,7 @@ def _fits(asked: Asked, job: Job) -> bool:
 
 
 def due_of(job: Job) -> int:
-    """When it falls due, of a delayed one next."""
+    """When a job falls due; for a delayed job, its next due time."""
     return job.next if job.state is State.DELAYED else job.due
 
 
@@ -67,7 +68,7 @@ def _between(first: int | None, value: int | None, last: int | None) -> bool:
 
 
 def _is_to_move(asked: Asked, job: Job) -> bool:
-    """False for one that already is where the operation moves jobs to: so those that it has moved are not met twice."""
+    """Returns False if the job is already due in the operation's target span, so that no job is moved twice."""
     if asked.at_ms is None:
         return True
     return not asked.at_ms <= due_of(job) <= asked.at_ms + asked.spread_ms
@@ -83,12 +84,12 @@ def new_due(asked: Asked, job: Job) -> int:
 
 
 _REST = 0.5  # seconds of rest for each second of work
-_NAMES = 1000  # of topics that are judged at once
+_NAMES = 1000  # topic names matched at once
 
 
 class Place(NamedTuple):
-    """Where an operation is in a shard: behind a position among the jobs of a topic in a state; None: behind all of
-    them."""
+    """Where an operation is in a shard: after a position among the jobs of a topic in a state, or after all of these
+    jobs if `position` is None."""
 
     topic: str
     state: int
@@ -100,7 +101,7 @@ class Place(NamedTuple):
 
 
 def read_place(text: str) -> Place | None:
-    """The place that a text stands for; None for an empty one, the beginning."""
+    """Parse the text of a place. Returns None, the beginning, for an empty text."""
     if not text:
         return None
     topic, state, position = json.loads(text)
@@ -108,8 +109,8 @@ def read_place(text: str) -> Place | None:
 
 
 class Step(NamedTuple):
-    """What a step found: the jobs that match, how many jobs of the topics it met, how many entries of indexes it looked
-    at, and the place behind it."""
+    """What a step found: the jobs that match, how many jobs of the topics it met, how many index entries it looked at,
+    and the place after the step."""
 
     jobs: list[Job]
     met: int
@@ -127,8 +128,8 @@ class Candidates:
     async def steps(
         self, asked: Asked, shard: int, begin: Place | None, want: int, prefix: str = ""
     ) -> AsyncIterator[Step]:
-        """The steps from a place on, up to `want` jobs each; a step may find nothing. `prefix`: that of the ids of all
-        jobs that are met."""
+        """The steps from a place on, with up to `want` jobs each; a step may find nothing. `prefix`: only jobs whose
+        ids have this prefix are met."""
         pages = Pages(self._topics.pool.redis, rest=_REST)
         for topic in await self.topics(asked, shard):
             if begin and topic < begin.topic:
@@ -173,12 +174,13 @@ class Candidates:
         return sorted(found)
 
     async def counts(self, asked: Asked, shard: int, topic: str) -> dict[State, int]:
-        """How many jobs of a topic a shard has in the states that an operation takes, whatever else it asks for."""
+        """By state, how many jobs of a topic a shard has in the operation's states, regardless of the rest of its
+        filter."""
         counts = await self._topics.counts_in(shard, topic)
         return {state: counts[state] for state in asked.states}
 
     async def total(self, asked: Asked, shard: int, topic: str) -> int:
-        """As the sum of `counts`, of jobs whose times are within the bounds, to the minute or hour."""
+        """How many of the jobs in `counts` have times within the filter's bounds, to the minute or hour."""
         total = 0
         for state, number in (await self.counts(asked, shard, topic)).items():
             total += (
@@ -200,7 +202,7 @@ class Candidates:
 
 
 def _bounds(asked: Asked, state: State) -> tuple[int | None, int | None]:
-    """The first and the last time of the jobs in a state that goes by time, as far as the filter tells."""
+    """The filter's first and last time for the jobs in a state; None for no bound."""
     wanted = asked.filter
     if state is State.DELAYED:
         return wanted.due_from, wanted.due_to
@@ -210,7 +212,7 @@ def _bounds(asked: Asked, state: State) -> tuple[int | None, int | None]:
 
 
 def _is_beyond(position: Position | None, first: int | None, last: int | None, back: bool) -> bool:
-    """Whether all jobs behind a position are beyond the bounds."""
+    """Whether all jobs after a position are beyond the bounds."""
     if position is None or not position.at or position.state not in (State.DELAYED, State.DEAD):
         return position is None
     if back:

@@ -1,11 +1,11 @@
-"""Carrying out one operation: planning it, searching, changing its jobs.
+"""Carrying out one operation: planning it, searching for its jobs, changing its jobs.
 
-Each may be cut off at any time, and is begun again by whoever goes on: a plan and a search from their beginning, a
-change from where each shard says it is.
+Each of these may be interrupted at any time, and another instance may continue it: a plan or a search starts over, a
+change continues from the position that is stored in each shard.
 
 The jobs are changed page by page, at the operation's rate. The script that changes a page also writes the position
-after it, and does nothing where another instance has written one meanwhile. So each job is changed once, and counted
-once, whoever dies when. A job that is no longer as it was when its page was read is skipped.
+after it, and does nothing if another instance has written one meanwhile. So each job is changed once and counted once,
+whichever process dies at whatever time. A job that has changed since its page was read is skipped.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ from buckets.shards import ACTOR
 from buckets.topics.within import reaches
 
 _MOST_A_PAGE = 80  # jobs that one script changes
-_PAGES_A_SECOND = 10  # at least, so that jobs of a low rate are spread evenly
-_UNWRITTEN = 100  # steps without a job that matches, behind which the position is written all the same
-_NAP_S = 0.25  # how long a pause or a cancellation may go unnoticed
-_BEHIND_S = 0.2  # that is made up for, where a page took longer than its jobs may
-_WINDOW_S = 5.0  # of the speed that is shown
+_PAGES_A_SECOND = 10  # at least, so that jobs at a low rate are spread evenly
+_UNWRITTEN = 100  # steps without a matching job, after which the position is written anyway
+_NAP_S = 0.25  # the longest sleep: a pause or a cancellation must be noticed soon
+_BEHIND_S = 0.2  # the most delay that is made up for, if a page took longer than its jobs may
+_WINDOW_S = 5.0  # over which the displayed speed is averaged
 _END = "end"
-"""The position of a shard whose jobs are all changed."""
+"""The position of a shard in which all jobs are changed."""
 
 
 class Pace:
-    """Spreads jobs over time: `rate` a second, or half of it while others come late. `is_late`: asked once a second."""
+    """Spreads jobs over time: `rate` jobs a second, or half as many while other jobs are late. `is_late`: asked once a
+    second."""
 
     def __init__(self, rate: int, is_late: Callable[[], bool]) -> None:
         self.is_slowed = False
@@ -65,7 +66,7 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """Jobs a second, lately."""
+        """The recent speed, in jobs a second."""
         if not self._changed:
             return 0.0
         span = max(self._loop.time() - self._changed[0][0], _NAP_S)
@@ -83,7 +84,7 @@ class Pace:
             self._asked, self.is_slowed = now, self._is_late()
 
     async def nap(self) -> bool:
-        """Wait until more jobs may be changed, but not long; returns whether they may."""
+        """Wait briefly for permission to change more jobs; returns whether they may be changed now."""
         left = self._next - self._loop.time()
         if left > 0:
             await asyncio.sleep(min(left, _NAP_S))
@@ -101,10 +102,10 @@ class Changing:
         self._candidates = candidates
         self._reporter = reporter
         self._is_late = is_late
-        self._numbers: list[tuple[int, int]] = []  # of each shard: jobs that were changed, and skipped
+        self._numbers: list[tuple[int, int]] = []  # by shard: jobs changed and skipped
 
     async def carry_out(self, operation: Operation) -> None:
-        """Change them all. Raises Halted, Unavailable."""
+        """Change all jobs of the operation. Raises Halted, Unavailable."""
         pace = Pace(operation.rate, self._is_late)
         shards = range(len(self._pool.keys))
         begun = [await self._operations.progress(operation.id, shard) for shard in shards]
@@ -121,7 +122,7 @@ class Changing:
         async with aclosing(_read_ahead(steps)) as ahead:
             async for step in ahead:
                 unwritten += 1
-                await self._reporter.report()  # whether it still is to be carried out: a step may have waited for Redis
+                await self._reporter.report()  # raises if it was halted: a step may have waited for Redis
                 if step.jobs or unwritten >= _UNWRITTEN:
                     pace.spend(len(step.jobs))
                     position = await self._apply(operation, shard, position, step.place.write(), step.jobs)
@@ -130,7 +131,7 @@ class Changing:
         await self._apply(operation, shard, position, _END, [])
 
     async def _rest(self, operation: Operation, pace: Pace) -> None:
-        """Wait as the pace says, and report meanwhile."""
+        """Wait as long as the pace requires, and report meanwhile."""
         may_go_on = False
         while not may_go_on:
             may_go_on = await pace.nap()
@@ -155,7 +156,8 @@ class Changing:
 
 
 async def _read_ahead(steps: AsyncIterator[Step]) -> AsyncGenerator[Step, None]:
-    """The steps, each while the next one is being read. What is read may be changed by then; that is so anyway."""
+    """Yields each step while the next one is being read. Jobs may change between reading and use, as they may
+    anyway."""
     reading = asyncio.ensure_future(anext(steps, None))
     try:
         while (step := await reading) is not None:
@@ -171,16 +173,17 @@ def _arguments(asked: Asked, job: Job) -> tuple[Value, ...]:
 
 
 MOST_COUNTED = 1_000_000
-"""Entries of indexes that a plan looks at; how many match beyond is estimated."""
+"""The most index entries that a plan looks at; the number of further matches is estimated."""
 MOST_FOUND = 1000
-"""Jobs that a search finds."""
+"""The most jobs that a search finds."""
 SAMPLES = 20
-_A_STEP = 80  # jobs that are counted
+_A_STEP = 80  # jobs that are counted per step
 _SEARCH_REST = 1.0  # seconds of rest for each second of work
 
 
 class CarryingOut:
-    """Carries out operations in one process. `is_late`: asked once a second, whether jobs lately came late."""
+    """Carries out operations in one process. `is_late`: returns whether jobs were late recently; asked once a
+    second."""
 
     def __init__(self, operations: Operations, candidates: Candidates, is_late: Callable[[], bool]) -> None:
         self._operations = operations
@@ -188,7 +191,7 @@ class CarryingOut:
         self._is_late = is_late
 
     async def go_on(self, operation: Operation) -> None:
-        """Do what its state asks for, to its end. Raises Halted, Unavailable."""
+        """Do what the state of an operation requires, to the end. Raises Halted, Unavailable."""
         ACTOR.set(operation.started_by or operation.asked.by)
         if operation.state == PLANNING:
             await self._plan(operation)
@@ -198,7 +201,7 @@ class CarryingOut:
             await self._change(operation)
 
     async def fail(self, operation: Operation, error: str) -> None:
-        """Note that it cannot be carried out, and why."""
+        """Note that an operation cannot be carried out, and why."""
         now = await self._operations.pool.now_ms()
         states = [PLANNING, WAITING, RUNNING]
         numbers = {"done": operation.done, "skipped": operation.skipped}
@@ -219,7 +222,7 @@ class CarryingOut:
         await Reporter(self._operations, operation).end(PLANNED, PLAN_MS)
 
     async def _total(self, asked: Asked) -> int:
-        """How many jobs are in the topics, states and times of an operation, whatever else it asks for."""
+        """How many jobs are in the topics, states and times of an operation, regardless of the rest of its filter."""
         total = 0
         for shard in self._shards:
             for topic in await self._candidates.topics(asked, shard):
@@ -236,7 +239,7 @@ class CarryingOut:
         return found
 
     async def _count(self, operation: Operation, total: int) -> None:
-        """Count the jobs that match; beyond a number of entries, estimate how many there are among `total`."""
+        """Count the jobs that match; after MOST_COUNTED entries, estimate how many of `total` match."""
         asked, met = operation.asked, 0
         operation.count, operation.looked, operation.samples = 0, 0, []
         reporter = Reporter(self._operations, operation)
@@ -274,7 +277,7 @@ class CarryingOut:
                 await reporter.report()
 
     async def _by_prefix(self, operation: Operation) -> None:
-        """Look at the keys of all jobs, as nothing else has all ids."""
+        """Look at the keys of all jobs, since no index has all ids."""
         pool, asked = self._operations.pool, operation.asked
         pages, found, reporter = Pages(pool.redis, rest=_SEARCH_REST), set[str](), Reporter(self._operations, operation)
         family = FAMILIES["JOB"]

@@ -1,7 +1,7 @@
 """The runner: carries out the operations of a namespace, in the one process that holds the lock of its first timer.
 
 Plans, searches and each kind of change have a lane, in which one operation is carried out at a time; the others wait.
-Two processes at once do no harm: a change goes on only from where it is.
+Two processes at once do no harm: a change continues only from its stored position.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from buckets.waiting.notifier import Listener, Notifier
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 30.0  # after which the list is read again while it has something to do, in case a message was lost
-_CHECK_S = 0.5  # after which the lock is looked at again; no question to Redis
-_AGAIN_S = 0.5  # after Redis did not answer
+_LOOK_S = 30.0  # after which the list is read again if it has active operations, in case a message was lost
+_CHECK_S = 0.5  # after which the lock is checked again, without asking Redis
+_AGAIN_S = 0.5  # before a retry, after Redis did not answer
 
 
 class Runner:
-    """The runner of one process. `held`: set while it holds the lock."""
+    """The runner of one process. `held`: set while the process holds the lock."""
 
     def __init__(
         self, operations: Operations, notifier: Notifier, held: asyncio.Event, carrying_out: CarryingOut
@@ -63,8 +63,8 @@ class Runner:
                     await self._woken.wait()
 
     async def _begin_some(self) -> bool:
-        """Carry out what is to be carried out, where its lane is free; what runs already comes first. Returns whether
-        there is anything."""
+        """Begin the active operations whose lanes are free; those already running come first. Returns whether there are
+        any active operations."""
         operations = await self._operations.page(ACTIVE)
         for operation in sorted(operations, key=lambda each: (each.state != RUNNING, each.started or each.planned)):
             lane = "plan" if operation.state == PLANNING else operation.asked.kind
@@ -79,7 +79,7 @@ class Runner:
         self._woken.set()
 
     async def _carry_out(self, operation: Operation) -> None:
-        """Do it to its end, however often Redis is away meanwhile."""
+        """Carry out an operation to its end, however often Redis is away meanwhile."""
         known: Operation | None = operation
         while True:
             try:
@@ -103,7 +103,7 @@ class Runner:
             await self._carrying_out.fail(operation, error)
 
     async def _halt(self) -> None:
-        """Leave what is being carried out to whoever goes on."""
+        """Stop carrying out operations; another instance continues them."""
         tasks = [*self._lanes.values()]
         for task in tasks:
             task.cancel()

@@ -1,9 +1,9 @@
 """Operations as Redis keeps them: planned, read, and brought from one state to another.
 
 The record of an operation is a hash of shard 0, `{ns:0}:op:<id>`, whose fields have the names of `FIELDS`; `asked` and
-`samples` are JSON, the others text. How far it is in a shard is in the hash of the same name of that shard: `position`,
-and the numbers `moved` and `changed`, which the script that changes its jobs writes with them. Whoever carries an
-operation out reports how far it is; the answer says whether to go on.
+`samples` are JSON, the others text. Its progress in a shard is in the hash with the same name in that shard:
+`position`, and the numbers `moved` and `changed`, which the script that changes the jobs writes in the same step. The
+process that carries out an operation reports its progress; the reply says whether to continue.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ STATES_OF: dict[Kind, tuple[State, ...]] = {
     "reschedule": (State.DELAYED,),
     "find": LIVE,
 }
-"""The states of the jobs that each kind takes."""
+"""The states of the jobs that each kind of operation changes or finds."""
 
 PLANNING, PLANNED, WAITING, RUNNING = "planning", "planned", "waiting", "running"
 PAUSED, DONE, CANCELLED, FAILED = "paused", "done", "cancelled", "failed"
 ACTIVE = (PLANNING, WAITING, RUNNING)
-"""The states in which there is something to do."""
+"""The states in which a process must work on an operation."""
 PAUSABLE = (WAITING, RUNNING)
 UNENDED = (PLANNING, PLANNED, WAITING, RUNNING, PAUSED)
-"""The states in which it can be cancelled."""
+"""The states in which an operation can be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs. Times are ms since the epoch, each a first and a last one; what is empty or None matches any job.
-    `topic` is a pattern of `*` and `?`, `reason` a part of the text in any case, `due` when a delayed job falls due
-    next."""
+    """Which jobs an operation is for. Times are in ms since the epoch, each pair a first and a last one; a field that
+    is empty or None matches any job. `topic` is a pattern with `*` and `?`, `reason` a part of the reason, ignoring
+    case; `due` is when a delayed job falls due next."""
 
     topic: str = ""
     state: State | None = None
@@ -61,41 +61,42 @@ class Filter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it asks for nothing but topics and states, of which the counts are known."""
+        """Whether the filter has only a topic and a state, for which Redis keeps counts."""
         return self == Filter(topic=self.topic, state=self.state)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What somebody wants to be done. Of a reschedule: `shift_ms` (later, or earlier if it is negative), or `at_ms`
-    since the epoch with `spread_ms`, within which each job gets its time by a hash of its id."""
+    """What an operation should do. For a reschedule: `shift_ms` (later, or earlier if negative), or `at_ms` since the
+    epoch with `spread_ms`, within which each job gets its time from a hash of its id."""
 
     kind: Kind
     filter: Filter
     begun: int
-    """ms since the epoch: jobs that were added, delivered or died later are left alone."""
+    """ms since the epoch: jobs that were added, delivered or died after this are left alone."""
     within: str = ""
-    """The topics that the asker reaches (see topics/within.py)."""
+    """The topics that the caller may reach (see topics/within.py)."""
     by: str = ""
-    """The actor; empty: not known."""
+    """The actor, or empty if unknown."""
     shift_ms: int | None = None
     at_ms: int | None = None
     spread_ms: int = 0
 
     @property
     def states(self) -> tuple[State, ...]:
-        """Of the jobs that it takes."""
+        """The states of the jobs that the operation is for."""
         return (self.filter.state,) if self.filter.state else STATES_OF[self.kind]
 
     @property
     def goes_back(self) -> bool:
-        """Whether it takes the latest jobs first: those that it makes later are then behind it, and not met again."""
+        """Whether the operation starts with the latest jobs, so that it does not meet jobs again after moving them to
+        later times."""
         return self.shift_ms is not None and self.shift_ms > 0
 
 
 @dataclass(slots=True)
 class Operation:
-    """An operation as its record says. Times are ms since the epoch, 0: not yet."""
+    """An operation as in its record. Times are in ms since the epoch, or 0 for not yet."""
 
     id: str
     asked: Asked
@@ -104,29 +105,29 @@ class Operation:
     started: int = 0
     ended: int = 0
     count: int = 0
-    """Jobs that matched when it was planned; while it is being planned, so far."""
+    """Jobs that matched when it was planned, or that have matched so far while it is being planned."""
     exact: bool = True
-    """Whether they were counted, not estimated."""
+    """True if `count` was counted, False if it was estimated."""
     looked: int = 0
-    """Entries of indexes, or keys of a find by prefix, that were looked at."""
+    """How many index entries were looked at, or keys for a find by prefix."""
     samples: list[str] = field(default_factory=list)
-    """Ids of some that matched; of a find, of all."""
+    """The ids of some jobs that matched; for a find, of all."""
     done: int = 0
     skipped: int = 0
-    """Jobs that matched and were not changed: they were no longer as they had been."""
+    """Jobs that matched but were not changed, because they had changed meanwhile."""
     rate: int = 0
-    """Jobs a second, at most."""
+    """The most jobs a second."""
     speed: float = 0.0
-    """Jobs a second, lately."""
+    """The recent speed, in jobs a second."""
     slowed: bool = False
-    """Whether the rate is halved, as other jobs came late."""
+    """Whether the rate is halved because other jobs are late."""
     started_by: str = ""
     error: str = ""
-    """Why it failed, as a sentence."""
+    """Why the operation failed, as a sentence."""
 
     @property
     def is_search(self) -> bool:
-        """Whether it looks at the keys of all jobs, as it knows only the beginning of their ids."""
+        """Whether the operation looks at the keys of all jobs, because its filter has no topic."""
         return self.asked.kind == "find" and not self.asked.filter.topic
 
 
@@ -148,7 +149,7 @@ def _text(value: Any) -> str:
 
 
 def read(operation: str, fields: Mapping[str, str]) -> Operation | None:
-    """The operation of a record, or None where it is not one of ours."""
+    """The operation of a record, or None if the record is not one of ours."""
     try:
         asked = _asked(json.loads(fields["asked"]))
         known = {name: fields[name] for name in FIELDS if name in fields and name != "asked"}
@@ -187,19 +188,19 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 MOST = 1000
-"""Operations that are kept."""
+"""The most operations that are kept."""
 PLAN_MS = 15 * 60_000
 """How long a plan can be started."""
 KEPT_MS = 30 * 86_400_000
-"""How long the others are kept, after they changed last."""
-_POSITION_MS = 400 * 86_400_000  # longer than any operation: who finds no position begins the shard again
-_UNFINISHED_MS = 3_600_000  # that a plan may take
+"""How long other operations are kept after their last change."""
+_POSITION_MS = 400 * 86_400_000  # longer than any operation: without a position, the shard would be started over
+_UNFINISHED_MS = 3_600_000  # the time that a plan may take
 _BRIEF = tuple(name for name in FIELDS if name != "samples")
 
 
 class Progress(NamedTuple):
-    """How far an operation is in a shard: its position there (empty: at the beginning), and how many jobs it has
-    changed, and found changed by others."""
+    """How far an operation is in a shard: its position there (empty for the beginning), how many jobs it has changed,
+    and how many it has skipped because they had changed meanwhile."""
 
     position: str
     done: int
@@ -213,8 +214,7 @@ class Operations:
         self.pool = pool
 
     async def plan(self, asked: Asked) -> Operation:
-        """Keep an operation that is to be planned, from now on; a search is to be carried out at once. Raises
-        WrongState, NoRoom."""
+        """Store a new operation, to be planned; a search starts at once. Raises WrongState, NoRoom."""
         asked = replace(asked, begun=await self.pool.newest_ms())
         is_find = asked.kind == "find"
         operation = Operation(
@@ -240,7 +240,7 @@ class Operations:
         return operation
 
     async def get(self, operation: str) -> Operation | None:
-        """All that is known of an operation, or None."""
+        """An operation, or None if it is unknown."""
         key = self.pool.keys[0].operation(operation)
         try:
             values = await self.pool.redis.read("HMGET", key, *FIELDS)
@@ -251,34 +251,35 @@ class Operations:
         return read(operation, _texts(dict(zip(FIELDS, values, strict=True))))
 
     async def page(self, states: Sequence[str] = (), count: int = MOST) -> list[Operation]:
-        """Operations in some states, or all, the newest first, without their samples."""
+        """Operations in some states, or in any state, the newest first, without their samples."""
         found = await self.pool.call("read_operations", 0, _BRIEF, states=_between_blanks(states), count=count)
         pairs = [(name.decode(), dict(zip(rest[::2], rest[1::2], strict=True))) for name, *rest in found]
         operations = [read(name, _texts({key.decode(): value for key, value in each.items()})) for name, each in pairs]
         return [each for each in operations if each is not None]
 
     async def start(self, operation: str, rate: int, by: str) -> str:
-        """Let a plan be carried out, `rate` jobs a second at most. Returns the state that it was in; only a planned one
-        is started."""
+        """Start a planned operation, with at most `rate` jobs a second. Returns the previous state; does nothing unless
+        that is planned."""
         now = await self.pool.now_ms()
         return await self.change(operation, [PLANNED], KEPT_MS, state=WAITING, started=now, rate=rate, started_by=by)
 
     async def pause(self, operation: str) -> str:
-        """Halt an operation. Returns the state that it was in; only one that waits or runs is paused."""
+        """Pause an operation. Returns the previous state; does nothing unless that is waiting or running."""
         return await self.change(operation, PAUSABLE, KEPT_MS, state=PAUSED, speed=0.0)
 
     async def resume(self, operation: str) -> str:
-        """Go on with an operation. Returns the state that it was in; only a paused one goes on."""
+        """Resume an operation. Returns the previous state; does nothing unless that is paused."""
         return await self.change(operation, [PAUSED], KEPT_MS, state=WAITING)
 
     async def cancel(self, operation: str) -> str:
-        """End an operation as far as it is. Returns the state that it was in; only one that has not ended ends."""
+        """End an operation where it is now. Returns the previous state; does nothing if the operation has already
+        ended."""
         now = await self.pool.now_ms()
         return await self.change(operation, UNENDED, KEPT_MS, state=CANCELLED, ended=now, speed=0.0)
 
     async def change(self, operation: str, states: Sequence[str], lasts: int = KEPT_MS, **values: Any) -> str:
-        """Change fields of an operation, if it is in one of some states; it is kept for `lasts` ms from now on. Returns
-        the state that it was in, empty if it is not known."""
+        """Change fields of an operation if it is in one of some states; it is then kept for `lasts` ms from now.
+        Returns the previous state, or an empty string if the operation is unknown."""
         state: bytes = await self.pool.call(
             "change_operation",
             0,
@@ -298,9 +299,9 @@ class Operations:
     async def apply(
         self, operation: Operation, shard: int, before: str, after: str, jobs: Sequence[Value]
     ) -> tuple[int, int] | None:
-        """Do to jobs of a shard what an operation does, and go on from a position to another one. `jobs`: for each its
-        id, its header and its new due time. Returns how many jobs of the shard were changed so far, and found changed;
-        None if another instance has gone on from there."""
+        """Apply an operation to jobs of a shard, and advance its position from `before` to `after`. `jobs`: the id,
+        header and new due time of each job. Returns how many jobs of the shard were changed and skipped so far, or None
+        if another instance has already continued from `before`."""
         numbers = await self.pool.call(
             "apply_operation",
             shard,
@@ -327,11 +328,12 @@ _EVERY_S = 0.5
 
 
 class Halted(Exception):
-    """The operation is not to be carried out here any more: it was paused or cancelled, or another instance goes on."""
+    """This process must stop carrying out the operation: it was paused or cancelled, or another instance continues
+    it."""
 
 
 class Reporter:
-    """Reports on an operation that this process carries out. Each call raises Halted where it is not to go on."""
+    """Reports on an operation that this process carries out. Each call raises Halted if the process must stop."""
 
     def __init__(self, operations: Operations, operation: Operation) -> None:
         self._operations = operations
@@ -339,23 +341,24 @@ class Reporter:
         self._due = asyncio.get_running_loop().time() + _EVERY_S
 
     async def begin(self, state: str) -> None:
-        """Bring it to the state in which it is carried out."""
+        """Set the state in which the operation is carried out."""
         await self._bring_to(state, KEPT_MS)
 
     async def report(self) -> None:
-        """Write what is known of it, unless that was done in the last half second."""
+        """Write the progress of the operation, unless it was written in the last half second."""
         now = asyncio.get_running_loop().time()
         if now >= self._due:
             self._due = now + _EVERY_S
             await self._write(KEPT_MS)
 
     async def add_up(self) -> None:
-        """Write the numbers of one that was halted by somebody: jobs may have been changed since the last report."""
+        """Write the numbers of an operation that was paused or cancelled: jobs may have been changed since the last
+        report."""
         numbers = {"done": self._operation.done, "skipped": self._operation.skipped}
         await self._operations.change(self._operation.id, [PAUSED, CANCELLED], **numbers)
 
     async def end(self, state: str, lasts: int = KEPT_MS) -> None:
-        """Bring it to its next state, which is kept for `lasts` ms."""
+        """Set the next state of the operation, which is kept for `lasts` ms."""
         self._operation.ended = 0 if state == PLANNED else await self._operations.pool.now_ms()
         await self._bring_to(state, lasts)
 

@@ -1,7 +1,7 @@
-"""The arguments and answers of add.lua, and the answers of finish.lua.
+"""The arguments and replies of add.lua, and the replies of finish.lua.
 
-Jobs are handed in by groups, each of which is added whole or not at all. Jobs next to each other that share everything
-but id, time and body travel as a run, so that the shared part travels once.
+Jobs are passed in groups, each of which is added whole or not at all. Adjacent jobs that share everything except id,
+time and body are sent as a run, so that the shared part is sent once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from buckets.redis.link import ErrorReply
 from buckets.scripts import Value
 
 _NEW = {"created", "replaced"}
-"""The results of jobs that began a life."""
+"""The results for jobs that began a life."""
 _RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", "moved", "dead", "cancelled")}
 _NEW_REPLIES = {word.encode() for word in _NEW}
 
@@ -29,13 +29,13 @@ _KIND = attrgetter(
     *("topic", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms", "retention_ms", "headers", "tags"),
     *("if_exists", "most_pending", "note", "keeps_body", "is_copy"),
 )
-_MOST_KINDS = 256  # remembered, of 4 KB at most each
+_MOST_KINDS = 256  # remembered, each of at most 4 KB
 _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record
 
 
 class Added(NamedTuple):
-    """The result of adding a job: created, existing, replaced or moved (to another time), in a group also dead or
-    cancelled (it was deleted), and it stays so; its state; when it is due (ms)."""
+    """The result of adding a job: created, existing, replaced or moved (to another time); in a group also dead or
+    cancelled (deleted), if the job was and stays so. Then the job's state, and when it is due (ms)."""
 
     result: str
     state: str
@@ -43,23 +43,23 @@ class Added(NamedTuple):
 
 
 def may_be_repeated(job: NewJob) -> bool:
-    """Whether adding the job twice does no harm. `reject` would find the job that it created; the others, or a job
-    that leaves no tombstone, might run twice."""
+    """Whether adding the job twice does no harm. The second `reject` would find the job that the first one created;
+    with renew, replace, later or sooner, or without a tombstone, the job might run twice."""
     return job.if_exists == "keep" and job.retention_ms > 0
 
 
 class Shape(NamedTuple):
-    """What like jobs share."""
+    """The part that similar jobs share."""
 
     how: str  # keep, reject, renew, replace, later or sooner: what to do if the id exists
-    most_pending: int  # in a shard; 0: no limit
+    most_pending: int  # in a shard; 0 for no limit
     front: bytes  # the record up to the body
     repeatable: bool  # whether adding the job twice does no harm
     topic: str
 
 
 class Prepared(NamedTuple):
-    """A job as it travels."""
+    """A job as it is sent."""
 
     shape: Shape
     id: str
@@ -68,21 +68,22 @@ class Prepared(NamedTuple):
 
 
 class Preparing:
-    """Prepares jobs for the script, each before it is joined with those of other callers."""
+    """Prepares jobs for the script, before they are joined with the jobs of other callers."""
 
     def __init__(self, shards: int) -> None:
         self._shards = shards
         self._shapes: dict[Any, Shape] = {}
 
     def job(self, job: NewJob) -> Prepared:
-        """Raises ValueError, OverflowError or struct.error for a number that does not fit into the record."""
+        """Prepare a job. Raises ValueError, OverflowError or struct.error for a number that does not fit into the
+        record."""
         if not (0 <= job.due_ms < _TIME_LIMIT_MS and 0 <= job.delay_ms < _TIME_LIMIT_MS):
             raise ValueError("a time of a new job is before 1970, or too late for a record")
         when = str(job.due_ms) if job.due_ms else f"+{job.delay_ms}"
         return Prepared(self.shape(job), job.id, when, job.body)
 
     def shape(self, job: NewJob) -> Shape:
-        """What all jobs share that differ from this one in id, time and body only."""
+        """The part that is the same for all jobs that differ from this one only in id, time and body."""
         kind = _KIND(job)
         shape = self._shapes.get(kind)
         if shape is None:
@@ -107,7 +108,7 @@ def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
         last = group[-1]
         for job in group:
             shape, job_id, when, body = job
-            more = job is not last  # another one of its group follows
+            more = job is not last  # another job of its group follows
             if shape is not before or more is not more_before:
                 if jobs:
                     rest[at] = jobs
@@ -131,7 +132,7 @@ def _added(entry: Sequence[Any]) -> list[Added]:
 
 
 def read_results(reply: Iterable[Any]) -> list[Any]:
-    """The result of each group: an Added for a group of one job, else a list of them; or the error."""
+    """The result of each group: an Added for a group of one job, a list of Added for a larger group, or the error."""
     results: list[Any] = []
     for entry in reply:
         if isinstance(entry, JobQueueError):
@@ -144,7 +145,8 @@ def read_results(reply: Iterable[Any]) -> list[Any]:
 
 
 def new_in_runs(jobs: Sequence[Prepared], reply: Iterable[Any]) -> Iterator[tuple[str, int]]:
-    """How many of some jobs that stand alone began a life, as (topic, jobs) for each part of the script's reply."""
+    """How many of some jobs, each a group of its own, began a life, as (topic, jobs) for each part of the script's
+    reply."""
     at = 0
     for entry in reply:
         if type(entry) is list:
@@ -157,7 +159,7 @@ def new_in_runs(jobs: Sequence[Prepared], reply: Iterable[Any]) -> Iterator[tupl
 
 
 def new_jobs(groups: Iterable[Sequence[Prepared]], results: Iterable[Any]) -> Counter[str]:
-    """How many jobs of some groups began a life, by topic; `results` as `read_results` makes them."""
+    """How many jobs of some groups began a life, by topic. `results`: as returned by `read_results`."""
     number: Counter[str] = Counter()
     for group, result in zip(groups, results, strict=True):
         if not isinstance(result, JobQueueError):
@@ -167,7 +169,7 @@ def new_jobs(groups: Iterable[Sequence[Prepared]], results: Iterable[Any]) -> Co
 
 
 def read_finished(meter: Meter, reply: list[Any]) -> list[Any]:
-    """The new state of each job, or its error. `meter` gets how many jobs of each topic were finished."""
+    """The new state of each job, or its error. Reports to `meter` how many jobs of each topic were finished."""
     numbers = reply[0]
     for at in range(0, len(numbers), 2):
         meter.finished(numbers[at].decode("utf-8", "replace"), numbers[at + 1])

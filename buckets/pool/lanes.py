@@ -1,13 +1,13 @@
-"""Lanes: adds, finishes and pops of concurrent callers go to Redis together, and their answers come by callback.
+"""Lanes: adds, finishes and pops of concurrent callers are sent to Redis together, and callbacks receive their results.
 
-What is handed in during one turn of the event loop leaves in one write at its end: one script for all finishes, one for
-all adds, one for like pops, in this order. There is no task, future or coroutine on the way, as these cost several
-times what the work itself does. Lanes never try again: whatever does not simply succeed is left to the caller, who
-takes the complete way, the methods of `Pool`.
+The calls made during one turn of the event loop are sent in one write at its end: one script for all finishes, one for
+all adds, one for similar pops, in this order. There is no task, future or coroutine on the way, as these cost several
+times as much as the work itself. Lanes never retry: a call that does not simply succeed is left to its caller, which
+then uses the complete way, the methods of `Pool`.
 
-A `Batch` holds the jobs of several callers for one script, and gives each caller its own answers. A `SharedPop` serves
-like pops of concurrent callers in their order. One script is nearly always enough for it: a script stops early where
-bodies are large or many entries are stale, and then another one goes on.
+A `Batch` holds the jobs of several callers for one script, and returns each caller its own results. A `SharedPop`
+serves similar pops of concurrent callers in their order. It nearly always needs only one script: a script stops early
+if bodies are large or many entries are stale, and then another script continues.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 Done = Callable[[Any], None]
 """Called once, with the outcome: a list with a result or error for each job, or a `Popped` for a pop; None if nothing
-was done or it may be repeated, so take the complete way, with the same ids; a JobQueueError if it failed, and may
-have been done."""
+was done or the work may be repeated, so that the caller should use the complete way, with the same ids; a JobQueueError
+if the work failed, though it may have been done."""
 
 
 class Batch:
@@ -44,7 +44,7 @@ class Batch:
     __slots__ = ("ids", "jobs", "parts", "size", "within")
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and who takes their results
+        self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and the callback for their results
         self.jobs: list[Any] = []
         self.ids: set[str] = set()
         self.size = 0  # bytes
@@ -62,20 +62,20 @@ class Batch:
         self.size += size
 
     def settle(self, results: list[Any]) -> None:
-        """Give each caller the results of its jobs."""
+        """Pass each caller the results of its jobs."""
         at = 0
         for jobs, done in self.parts:
             tell(done, results[at : at + jobs])
             at += jobs
 
     def fail(self, outcome: JobQueueError | None) -> None:
-        """Give all callers the same outcome."""
+        """Pass all callers the same outcome."""
         for _, done in self.parts:
             tell(done, outcome)
 
 
 def tell(done: Done, outcome: Any) -> None:
-    """Tell one caller. A bug of one caller must not keep the outcome from the others."""
+    """Pass one caller its outcome. A bug in one caller must not keep the others from getting theirs."""
     try:
         done(outcome)
     except Exception:
@@ -83,12 +83,13 @@ def tell(done: Done, outcome: Any) -> None:
 
 
 def _may_be_tried_again(error: JobQueueError | None) -> bool:
-    """Whether a lost connection is all that stood in the way, and there is time left."""
+    """Whether a lost connection was the only problem, and there is time left."""
     return type(error) is Unanswered
 
 
 def tell_finished(batch: Batch, outcome: Any) -> None:
-    """Tell those who finished jobs; `outcome`: a list with the state or error of each job, or one as for `Done`."""
+    """Pass the outcome to the callers that finished jobs. `outcome`: a list with the state or error of each job, or
+    None or an error as for `Done`."""
     if isinstance(outcome, list):
         batch.settle(outcome)
     else:
@@ -96,7 +97,7 @@ def tell_finished(batch: Batch, outcome: Any) -> None:
 
 
 def tell_added(batch: Batch, outcome: Any) -> None:
-    """As `tell_finished`, for those who added jobs."""
+    """As `tell_finished`, for callers that added jobs."""
     if isinstance(outcome, list):
         batch.settle(outcome)
         return
@@ -113,9 +114,10 @@ class SharedPop:
     __slots__ = ("_jobs", "_last", "_pops", "_room", "_want", "ask")
 
     def __init__(self, pops: Sequence[tuple[Ask, int, Done]]) -> None:
-        """`pops`: what each asks for, how many jobs, and who takes its outcome. Several are for one job each."""
+        """`pops`: for each its ask, how many jobs it wants, and the callback for its outcome. If there are several,
+        each wants one job."""
         self.ask = pops[0][0]
-        """What they ask for, except the worker."""
+        """What the pops ask for, except the worker."""
         self._pops = pops
         self._want = sum([count for _, count, _ in pops])
         self._room = self.ask.room * len(pops)
@@ -135,7 +137,8 @@ class SharedPop:
         }
 
     def take(self, popped: Popped, cut_short: bool) -> bool:
-        """The answer of a script, and whether it stopped early. Returns whether another script must go on."""
+        """Record the reply of a script. `cut_short`: whether the script stopped early. Returns whether another script
+        must continue."""
         self._last, jobs = popped, popped.jobs
         self._jobs += jobs
         if not cut_short:
@@ -145,11 +148,11 @@ class SharedPop:
 
     @property
     def limited(self) -> tuple[Closed, ...]:
-        """The topics whose limits keep ready jobs back, as the last script found them."""
+        """The topics whose limits hold back ready jobs, according to the last script."""
         return self._last.limited
 
     def settle(self) -> None:
-        """Hand the jobs out."""
+        """Pass the jobs to the callers."""
         pops, jobs, last = self._pops, self._jobs, self._last
         shared = (last.left, last.opens_us, last.ask_why, last.limited)
         if len(pops) == 1:
@@ -159,7 +162,7 @@ class SharedPop:
             tell(done, Popped(jobs[at : at + 1], *shared))
 
     def fail(self, outcome: Any) -> None:
-        """No script could go on: those that have jobs get them, the others this outcome."""
+        """No script could continue: if there are jobs, hand them out, otherwise pass this outcome to all callers."""
         if self._jobs:
             self.settle()
             return
@@ -167,14 +170,14 @@ class SharedPop:
             tell(done, outcome)
 
 
-_LONGEST_S = 0.01  # that pops wait for those in flight
+_LONGEST_S = 0.01  # how long pops wait for those in flight
 
 T = TypeVar("T")
 
 Packed = tuple[dict[str, Value], Sequence[Value]]
-"""The arguments of a script: those with names, and the rest."""
+"""The arguments of a script: the named ones, and the rest."""
 Sent = Callable[[], None]
-"""Called when jobs leave for Redis: what is asked from then on comes after them."""
+"""Called when jobs are sent to Redis: Redis handles later requests after them."""
 
 
 class Late(Unanswered):
@@ -185,7 +188,7 @@ class Lane:
     """The lane of one shard."""
 
     def __init__(self, shards: Shards, shard: int, bucket: Callable[[], int]) -> None:
-        """`bucket`: the next one in turn."""
+        """`bucket`: returns the next bucket in turn."""
         self._shards = shards
         self._redis = shards.redis
         self._keys = shards.keys[shard]
@@ -199,20 +202,20 @@ class Lane:
         self._in_flight = 0
         self._quiet: asyncio.Future[None] | None = None
         self.closed = False
-        """Whether it no longer takes anything."""
+        """Whether the lane no longer accepts calls."""
 
     @property
     def is_open(self) -> bool:
-        """Whether jobs can be handed in: Redis is connected, and reads."""
+        """Whether the lane accepts calls: Redis is connected, and reads."""
         return not self.closed and self._link() is not None
 
     def _link(self) -> Link | None:
         return self._redis.open_link(self._keys.meta)
 
     def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
-        """Add jobs. `done` is called later, with an Added or an error for each. Returns False if nothing was taken and
-        nothing is done: the lane is not open, an id occurs twice, or it is too much for one script. `within`: as in
-        `Pool.add`."""
+        """Add jobs. `done` is called later, with an Added or an error for each. Returns False if the jobs were not
+        accepted, and nothing is done: the lane is not open, an id occurs twice, or they are too much for one script.
+        `within`: as in `Pool.add`."""
         size = 0
         for job in jobs:
             size += len(job[3])
@@ -230,8 +233,8 @@ class Lane:
         return True
 
     def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
-        """End jobs, each given as an id and a lease (None or empty: any lease). `done` is called later, with the new
-        state or an error for each. Returns False as `add` does."""
+        """Finish jobs, each given as an id and a lease (None or empty for any lease). `done` is called later, with the
+        new state or an error for each. Returns False as `add` does."""
         ids = {job_id for job_id, _ in ends}
         if not self._fits(ids, ends, 0):
             return False
@@ -242,8 +245,8 @@ class Lane:
         return True
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """Reserve up to `count` jobs. `done` is called later, with a Popped; whoever takes it reports its jobs as
-        delivered or, if nobody wants them any longer, gives them back. Returns False if the pop was not taken."""
+        """Reserve up to `count` jobs. `done` is called later, with a Popped; it must report the jobs as delivered or,
+        if they are no longer wanted, return them. Returns False if the pop was not accepted."""
         if count > MOST or not self._takes():
             return False
         self._pops.append((ask, count, done))
@@ -251,7 +254,7 @@ class Lane:
         return True
 
     def withdraw(self, done: Done) -> None:
-        """Forget a pop whose caller is gone, if it has not left yet."""
+        """Forget a pop whose caller is gone, if it was not sent yet."""
         self._pops = [pop for pop in self._pops if pop[2] is not done]
 
     def _fits(self, ids: set[str], jobs: Sequence[Any], size: int) -> bool:
@@ -267,7 +270,7 @@ class Lane:
             asyncio.get_running_loop().call_soon(self._leave)
 
     def _leave(self) -> None:
-        """The turn is over: send what came in it."""
+        """The turn is over: send the calls made during it."""
         self._is_leaving = False
         if self._finishes.parts:
             self._send_finishes()
@@ -283,8 +286,8 @@ class Lane:
             link.flush()
 
     def _send(self, script: str, pack: Callable[[], Packed], read: Callable[[list[Any]], Any], tell: Done) -> None:
-        """Run a script. `tell` gets what `read` makes of its reply, later; or the outcome for those who wait for it:
-        None or a JobQueueError."""
+        """Run a script. `tell` is called later, with the result of `read` for the reply, or with None or a
+        JobQueueError for the waiting callers."""
         self._in_flight += 1
         link = self._link()
         if link is not None:
@@ -292,7 +295,7 @@ class Lane:
                 command = self._command(script, *pack())
                 link.send(command, partial(self._take, script, time.perf_counter(), read, tell))
                 return
-            except Exception:  # a value that no command can carry; its caller meets it again on the complete way
+            except Exception:  # a value that no command can contain; its caller gets the error on the complete way
                 log.warning("lane.failed", exc_info=True, extra={"script": script})
         asyncio.get_running_loop().call_soon(self._end, tell, None)
 
@@ -317,7 +320,7 @@ class Lane:
             self._end(tell, None if _was_not_done(error) else error)
 
     def _end(self, tell: Done, outcome: Any) -> None:
-        """A script is over."""
+        """End a script: pass its outcome to `tell`."""
         self._in_flight -= 1
         tell(outcome)
         if self._quiet and not self._in_flight and not self._quiet.done():
@@ -360,8 +363,8 @@ class Lane:
         self._send("add", pack, read, partial(tell_added, batch))
 
     def _send_pops_in_time(self) -> None:
-        """A script of pops is expensive to start, so those that come while one is in flight wait and grow together, as
-        with a database's group commit; they leave when it is answered."""
+        """A script of pops is expensive to start, so pops that arrive while one is in flight are collected, as with a
+        database's group commit, and sent when it is answered."""
         if not self._popping:
             self._send_pops()
         elif self._patience is None:
@@ -407,7 +410,7 @@ class Lane:
             self._flush()
 
     async def close(self) -> None:
-        """Stop taking jobs and pops, and wait for what is in flight."""
+        """Stop accepting jobs and pops, and wait for those in flight."""
         self.closed = True
         self._leave()
         if self._pops:
@@ -418,8 +421,8 @@ class Lane:
 
 
 async def taken(lane: Callable[[Sequence[T], Done], bool], jobs: Sequence[T], leaving: Sent | None = None) -> Any:
-    """The outcome of jobs handed in to a lane; None also where it does not take them. `leaving` is called when it has
-    taken them."""
+    """The outcome of jobs passed to a lane; also None if the lane does not accept them. `leaving` is called once they
+    are accepted."""
     outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def done(given: Any) -> None:
@@ -434,7 +437,7 @@ async def taken(lane: Callable[[Sequence[T], Done], bool], jobs: Sequence[T], le
 
 
 class Lanes:
-    """The lanes of several shards, for callers who take the complete way where these do not take their jobs."""
+    """The lanes of several shards, for callers that use the complete way if the lanes do not accept their jobs."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
@@ -446,21 +449,21 @@ class Lanes:
 
     @property
     def is_open(self) -> bool:
-        """Whether some of what is handed in may be taken."""
+        """Whether at least one lane accepts calls."""
         return any(lane.is_open for lane in self._lanes)
 
     def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
-        """As `Lane.add`; also False for jobs of several shards."""
+        """As `Lane.add`; also returns False for jobs of several shards."""
         lane = self._of([job[1] for job in jobs])
         return lane is not None and lane.add(jobs, done, within)
 
     def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
-        """As `Lane.finish`; also False for jobs of several shards."""
+        """As `Lane.finish`; also returns False for jobs of several shards."""
         lane = self._of([job_id for job_id, _ in ends])
         return lane is not None and lane.finish(ends, done)
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """False: a pop may have to ask more than one shard."""
+        """Returns False: a pop may have to ask more than one shard."""
         return False
 
     def _of(self, ids: Sequence[str]) -> Lane | None:
@@ -476,7 +479,7 @@ def _was_not_done(error: JobQueueError) -> bool:
 
 
 def _read(read: Callable[[list[Any]], Any], reply: list[Any]) -> Any:
-    """What `read` makes of a reply; an error if it fails, as for a job that another program wrote."""
+    """The result of `read` for a reply, or an error if `read` fails, as for a job that another program wrote."""
     try:
         return read(reply)
     except Exception:

@@ -1,14 +1,14 @@
 """The job pool: one method per move; those of deliveries are in buckets/pool/popping.py.
 
-Moves of jobs take `within`, the topics that the caller may reach (buckets/topics/within.py); empty: any. A job of
+Moves of jobs take `within`, the topics that the caller may reach (buckets/topics/within.py), or empty for any. A job of
 another topic is NotFound, as if it did not exist.
 
-Nothing is decided here. A method packs its arguments, calls one script a shard (more for a batch that would block Redis
-too long), and turns the reply into values.
+Nothing is decided here. A method packs its arguments, calls one script per shard (more for a batch that would block
+Redis too long), and turns the reply into values.
 
-Each job that becomes a dead letter is one line of the log, and very many are one line together. The scripts report dead
-letters to their caller: the timer, or the worker that gave the job back. If an answer of Redis is lost, its lines are
-missing; the counters of a topic are exact.
+Each job that becomes a dead letter gets a line in the log; very many share one line. The scripts report dead letters to
+their caller: the timer, or the process in which a worker released or buried the job. If a reply of Redis is lost, its
+lines are missing; the counters of a topic are exact.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _SECOND = 1.0
 
 
 class Deaths:
-    """The deaths that this process learned of."""
+    """The deaths that scripts reported to this process."""
 
     def __init__(self) -> None:
-        self._since = 0.0  # when the second that is counted began
+        self._since = 0.0  # when the current second began
         self._lines = 0
         self._rest: Counter[str] = Counter()  # by topic: deaths without a line of their own in the log
         self._ending: asyncio.TimerHandle | None = None
@@ -91,7 +91,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
+PAGE = 150  # due entries per script: about 1.5 ms of Redis, a third of what a script may take
 
 
 class Moved(NamedTuple):
@@ -113,12 +113,12 @@ class Pool(Popping):
         self._deaths = Deaths()
 
     def shape(self, job: NewJob) -> Shape:
-        """What all new jobs share that differ from this one in id, time and body only."""
+        """The part that is the same for all new jobs that differ from this one only in id, time and body."""
         return self._preparing.shape(job)
 
     async def add(self, jobs: Sequence[NewJob], within: str = "") -> list[Added | JobQueueError]:
-        """Keep jobs, as if one after the other. Returns what was added for each, or the error: AlreadyExists without a
-        state where a job of a topic that is neither within nor its own has the id, whatever is to be done then."""
+        """Add jobs, as if one after the other. Returns an Added or an error for each. If the id belongs to a job of
+        another topic that is not within, the error is AlreadyExists without a state, whatever `if_exists` says."""
         prepared = self._preparing.job
         items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
         results = await self.spread(items, partial(self._add_some, within))
@@ -126,7 +126,7 @@ class Pool(Popping):
         return results
 
     async def _add_some(self, within: str, shard: int, items: Sequence[Item]) -> list[Any]:
-        """Add jobs of one shard, by its lane or, where that does not take them, by scripts of their own."""
+        """Add jobs of one shard, by its lane or, if the lane does not accept them, by scripts of their own."""
         jobs: list[Prepared] = [item.values[0] for item in items]
         outcome = await taken(partial(self._lanes[shard].add, within=within), jobs)
         if outcome is None:
@@ -136,8 +136,9 @@ class Pool(Popping):
     async def add_groups(
         self, groups: Sequence[Sequence[NewJob]], within: str = ""
     ) -> list[list[Added] | JobQueueError]:
-        """Keep groups of jobs, as if one after the other, each group whole or not at all. The ids of a group are equal
-        up to their first `@`, and differ between topics; those are not asked about, as the operator chose them."""
+        """Add groups of jobs, as if one after the other, each group whole or not at all. The ids of a group are equal
+        up to their first `@`, and differ between topics; `within` is not checked for these topics, as the operator
+        chose them."""
         items = [
             Item(
                 group[0].id.partition("@")[0],
@@ -156,14 +157,15 @@ class Pool(Popping):
         return results
 
     def _note_added(self, added: Iterable[tuple[NewJob, Added | JobQueueError]]) -> None:
-        """A caller that was told that its job is ready finds it with a pop here, before the bell reports it."""
+        """Note the added jobs, so that a pop here finds a job that was reported as ready even before the bell reports
+        it."""
         if len(self.keys) > 1:
             for job, result in added:
                 if isinstance(result, Added) and result.state == State.READY.word:
                     self.ready_shards.stir_topic(shard_of(job.id, len(self.keys)), job.topic)
 
     def _note_moved(self, job_id: str, state: str) -> None:
-        """As `_note_added`, for a job whose topic is not known here."""
+        """As `_note_added`, for a job whose topic is unknown here."""
         if state == State.READY.word:
             self.ready_shards.stir(shard_of(job_id, len(self.keys)))
 
@@ -196,13 +198,14 @@ class Pool(Popping):
         *,
         settles: bool = False,
     ) -> list[str | JobQueueError]:
-        """End jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
-        With `settles`, a job that was never delivered is deleted: `deleted`, also for one that was deleted before.
+        """Finish jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
+        With `settles`, a job that was never delivered is deleted instead; the result is `deleted`, also for a job that
+        was deleted before.
 
-        `sent` is called when they have left for Redis: a pop made from then on comes after them. It is not called when
-        they cannot be sent, or when they need more than one script. A shard whose server is away while another one can
-        be asked counts as sent: a pop asks no such shard either, so it cannot get ahead of anything there. It is never
-        called with `within` or `settles`.
+        `sent` is called once the finishes were sent to Redis: a pop made from then on is handled after them. It is not
+        called if they cannot be sent, or need more than one script. Finishes for a shard whose server is away while
+        another shard can be asked count as sent: a pop does not ask such a shard either, so it cannot overtake them
+        there. With `within` or `settles`, `sent` is never called.
         """
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
         if within or settles:
@@ -214,12 +217,12 @@ class Pool(Popping):
         def left(shard: int) -> None:
             unsent.discard(shard)
             if not unsent and sent:
-                asyncio.get_running_loop().call_soon(sent)  # after the lanes, which leave at the end of this turn
+                asyncio.get_running_loop().call_soon(sent)  # after the lanes, which send at the end of this turn
 
         return _words(await self.spread(items, partial(self._finish_some, left)))
 
     async def _finish_some(self, left: Callable[[int], None], shard: int, items: Sequence[Item]) -> list[Any]:
-        """As `_add_some`. `left` is told when the finishes of the shard leave in this turn, or need not be waited
+        """As `_add_some`. `left` is called with the shard if its finishes are sent in this turn, or need not be waited
         for."""
         if self.is_passed_over(shard):
             left(shard)
@@ -236,8 +239,8 @@ class Pool(Popping):
     async def delete(
         self, ids: Sequence[str], within: str = "", spares: Sequence[State] = ()
     ) -> list[str | JobQueueError]:
-        """Cancel jobs, except those in a state to spare; returns the state that each was in, or NotFound, Reserved for
-        a spared reserved one, WrongState."""
+        """Delete jobs, except those in a state of `spares`; returns the previous state of each, or NotFound, or for a
+        spared job Reserved or WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
         spared = "".join(str(int(each)) for each in spares)
         return _words(await self.each("delete", items, now=self.clock.now(), within=within, spares=spared))
@@ -263,10 +266,10 @@ class Pool(Popping):
         priority: int | None = None,
         within: str = "",
     ) -> Moved:
-        """Give a job back: it is due after `delay_ms` or the next step of its back-off, or dead when its tries are used
-        up. `counts`: whether this delivery counts as a try. `ladder_ms`: the back-off of a job without its own, to
-        which each step adds up to a tenth; empty: ready at once. A note or a priority of None stays as it is.
-        Raises NotFound, NotReserved, StaleLease."""
+        """Return a reserved job: it is due after `delay_ms` or the next step of its back-off, or dead if its tries are
+        used up. `counts`: whether this delivery counts as a try. `ladder_ms`: the back-off for a job without its own,
+        with up to a tenth added to each step; if empty, the job is ready at once. `note`, `priority`: None to keep the
+        old one. Raises NotFound, NotReserved, StaleLease."""
         reply = await self.one(
             "release",
             job_id,
@@ -287,7 +290,7 @@ class Pool(Popping):
     async def bury(
         self, job_id: str, lease: int | None = None, reason: str = "", note: bytes | None = None, within: str = ""
     ) -> str:
-        """Move a reserved job to the dead letters; returns its new state. A note of None stays as it is. Raises
+        """Move a reserved job to the dead letters; returns its new state. `note`: None to keep the old one. Raises
         NotFound, NotReserved, StaleLease."""
         state, died = await self.one(
             "bury", job_id, lease=_or_empty(lease), reason=reason, note=_new_note(note), within=within
@@ -321,13 +324,14 @@ class Pool(Popping):
         ttl_ms: int | None = None,
         body: bytes | None = None,
     ) -> Moved:
-        """Change a delayed or ready job; what is None stays. A new time for a ready one is TooLate.
+        """Change a delayed or ready job; None keeps a value. A new time for a ready job raises TooLate.
 
         Raises NotFound, TooLate, Reserved, WrongState, and NoRoom for a body when Redis is full.
         """
         changes = {"delay": delay_ms, "due": due_ms, "priority": priority, "ttl": ttl_ms}
         arguments = {"within": within, **{name: _or_empty(value) for name, value in changes.items()}}
-        # Run twice, a time that has come would find the job that it made ready itself, and answer TooLate.
+        # If the first run made the job ready, because the new time had come, a second run would find it ready and fail
+        # with TooLate.
         repeat = delay_ms is None and due_ms is None
         if body is None:
             reply = await self.one("update", job_id, repeat=repeat, **arguments)
@@ -340,12 +344,12 @@ class Pool(Popping):
     async def due(
         self, shard: int, bucket: int, offers: Sequence[Offer] = (), met: list[str] | None = None
     ) -> tuple[int, int, list[list[Job]]]:
-        """Move a page of due entries out of a bucket; returns how many, the us until the next is due (0: now, -1: there
-        is none), and the jobs that were reserved for each offer. `met` gets the names of the schedules whose time has
-        come.
+        """Move a page of due entries out of a bucket; returns how many, the us until the next entry is due (0 for now,
+        -1 if there is none), and the jobs that were reserved for each offer. The names of the schedules whose time has
+        come are added to `met`.
 
-        With offers it is not repeated when its answer is lost: raises Unanswered, and jobs may have been reserved. As
-        with `pop`, the jobs of a caller that was cancelled meanwhile are given back.
+        With offers, a lost reply is not followed by a retry: raises Unanswered, and jobs may have been reserved. As
+        with `pop`, the jobs of a caller that was cancelled meanwhile are returned.
         """
         sleepers = [value for offer in offers for value in offer.arguments()]
         try:
@@ -372,20 +376,20 @@ class Pool(Popping):
         return moved, wait, jobs
 
     def _give_back_handed(self, reply: Any) -> None:
-        """Give back the jobs that a timer's script handed to sleepers and whose answer reaches nobody."""
+        """Return the jobs that a timer's script reserved for sleepers, if its caller is gone."""
         if isinstance(reply, list):  # otherwise the script failed
             self.unpop_later([job for pairs in reply[3] for job in unpack_all(pairs)])
 
     async def get(self, job_id: str, within: str = "") -> Job | None:
-        """The job, or its tombstone."""
+        """The job or its tombstone, or None if there is neither."""
         raw = await self.one("get", job_id, within=within)
         try:
             return unpack(job_id, raw) if raw is not None else None
         except (ValueError, UnicodeDecodeError, IndexError):
-            return None  # not a record; the next move that finds it sets it aside
+            return None  # not a record; the next move that finds the data sets it aside
 
     async def close(self) -> None:
-        """Wait for the work in progress, and until the jobs that nobody received have been given back."""
+        """Wait for the work in progress, and until the jobs that reached no caller have been returned."""
         self._deaths.sum_up()
         await super().close()
 
@@ -395,7 +399,7 @@ def _or_empty(value: int | None) -> Value:
 
 
 def _new_note(note: bytes | None) -> bytes:
-    """A note as scripts take it: empty if the job's stays."""
+    """The scripts' argument for a note: empty to keep the job's note."""
     return b"" if note is None else b"=" + note
 
 

@@ -1,6 +1,6 @@
-"""A pop's search for ready jobs: which shards it asks, what it learns from them, and when it has enough.
+"""A pop's search for ready jobs: which shards it asks, what it learns from their replies, and when it has enough.
 
-A Cluster server that is away delays no pop that can ask another one: its shards are skipped, unless all are away.
+If a Cluster server is away, pops skip its shards instead of waiting, unless all servers are away.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from buckets.scripts import Value
 from buckets.shards import MOST, Shards
 
 IN_ORDER, BY_PRIORITY = "pop", "pop_by_priority"  # the scripts: which jobs of several topics come first
-_LIMITED = "pop_limited"  # the script in place of both where a topic has limits
+_LIMITED = "pop_limited"  # the script in place of both if a topic has limits
 _NOTHING_MORE: dict[str, Any] = {}
-_GRACE_S = 1.0  # past the deadline, for shards that have not been asked yet
+_GRACE_S = 1.0  # past the deadline, for asking further shards
 _NONE_PAUSED = -1
-_LOOK_S = 0.1  # between checks whether a server that does not answer is away
+_LOOK_S = 0.1  # between checks whether a silent server is away
 
 
 @dataclass(slots=True)
 class Popped:
-    """The jobs of a pop, how many ready ones are left in the last topic that it searched, in how many us the first
-    paused topic reopens (None: none is paused, or only until it is resumed), whether there may be a reason for an empty
-    one: a topic is paused, has reached a limit, or does not exist; and the topics whose limits keep ready jobs back."""
+    """The result of a pop. `left`: how many ready jobs are left in the last topic searched. `opens_us`: after how many
+    us the first paused topic resumes, or None if none is paused for a limited time. `ask_why`: whether an empty pop may
+    have a reason: a topic is paused, has reached a limit, or does not exist. `limited`: the topics whose limits hold
+    back ready jobs."""
 
     jobs: list[Job] = field(default_factory=list)
     left: int = 0
@@ -56,15 +57,15 @@ Way = tuple[str, dict[str, Any], Sequence[Value]]
 
 
 class Offer(NamedTuple):
-    """Like pops that wait, to which a timer may hand due jobs: without a ttr of their own, and for jobs in the order of
-    the topics."""
+    """Similar waiting pops, to which a timer may hand due jobs: they set no ttr, and want jobs in the order of the
+    topics."""
 
     topics: tuple[str, ...]
     workers: list[tuple[int, str]]
-    """How many jobs each wants, in the order of serving."""
+    """How many jobs each pop wants and its worker, in the order of serving."""
 
     def arguments(self) -> list[Value]:
-        """As due.lua takes them."""
+        """The arguments for due.lua."""
         want = sum(jobs for jobs, _ in self.workers)
         return [want, turns(self.workers, 0), len(self.topics), *self.topics]
 
@@ -77,7 +78,7 @@ def ask_for(
     room: int = 8 << 20,
     by_priority: bool = False,
 ) -> Ask:
-    """What `Pool.pop` asks for with these arguments."""
+    """The ask of a `Pool.pop` with these arguments."""
     return Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, BY_PRIORITY if by_priority else IN_ORDER, worker)
 
 
@@ -90,16 +91,16 @@ class PopSearch:
     ask: Ask
     count: int
     workers: list[tuple[int, str]]
-    """How many jobs each gets."""
+    """How many jobs each worker gets."""
     bucket: int
     orphan: Orphan
-    """Receives an answer that nobody waits for any more."""
+    """Receives a reply whose caller has stopped waiting."""
     popped: Popped
     left_behind: bool = False
-    """Whether an answer is still to come that nobody waits for."""
+    """Whether a reply is outstanding for which the search no longer waits."""
     _room: int = field(init=False)
     _granted: dict[str, Granted] = field(default_factory=dict)
-    """On several shards: the permits that were taken, by topic."""
+    """With several shards: the permits that were taken, by topic."""
 
     def __post_init__(self) -> None:
         self._room = self.ask.room
@@ -113,7 +114,7 @@ class PopSearch:
                 raise  # otherwise the jobs of earlier scripts are already with this worker
 
     async def in_many(self) -> None:
-        """Search one shard after the other. Raises Unavailable when none of those that were asked answered."""
+        """Search one shard after the other. Raises Unavailable if none of the asked shards answered."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.shards.redis.timeout_s
         self.popped.ask_why = True  # not every shard is asked for every topic
@@ -144,8 +145,8 @@ class PopSearch:
         return len(self.popped.jobs) < self.count and (self._room > 0 or not self.popped.jobs)
 
     async def _permitted(self, topics: Sequence[str]) -> Sequence[str]:
-        """Those of the topics of which jobs may be delivered. Permits are taken for all that the pop may find: those
-        that it does not need lapse."""
+        """The topics whose jobs may be delivered. Permits are taken for all jobs that the pop may find; unneeded
+        permits lapse."""
         for topic in topics:
             limit = self.shards.limits.get(topic)
             if limit and limit.rate and topic not in self._granted:
@@ -161,7 +162,7 @@ class PopSearch:
         self.popped.limited += tuple(limited)
 
     async def _look(self, shard: int, topics: Sequence[str], limits: Limits | Mapping[str, Granted]) -> None:
-        """Take the jobs that the shard has."""
+        """Take the ready jobs of a shard."""
         popped = self.popped
         left, more = 0, bool(topics)
         while more and self._wants_more():
@@ -198,7 +199,7 @@ class PopSearch:
             self._room -= sum(map(len, pairs[1::2]))
             is_full = len(pairs) == 2 * want
             more = cut_short or is_full
-            if is_full:  # then the search ended in the topic of the last job
+            if is_full:  # the search ended in the topic of the last job
                 self.ready_shards.left(shard, popped.jobs[-1].topic, left, stamp)
             elif not more and not left and found.opens_us is None:
                 closed = {each.topic for each in found.limited}
@@ -212,7 +213,7 @@ class PopSearch:
 
 
 def way_of(script: str, topics: Sequence[str], limits: Limits | Mapping[str, Granted]) -> Way:
-    """The script that serves a pop, the arguments that only this one has, and the topics as it takes them."""
+    """The script that serves a pop, the arguments that only this script has, and the topics in its form."""
     if not limits or not any(topic in limits for topic in topics):
         return script, _NOTHING_MORE, topics
     rest = [value for topic in topics for value in (topic, *limits.get(topic, NO_LIMIT).arguments)]
@@ -220,7 +221,7 @@ def way_of(script: str, topics: Sequence[str], limits: Limits | Mapping[str, Gra
 
 
 def read_reply(reply: list[Any]) -> tuple[Popped, bool]:
-    """The answer of a pop's script, and whether it stopped early, so that there may be more."""
+    """The result of a pop's script, and whether the script stopped early, so that there may be more jobs."""
     left, cut_short, opens, *pairs = reply
     limited: tuple[Closed, ...] = ()
     if type(opens) is list:
@@ -231,7 +232,7 @@ def read_reply(reply: list[Any]) -> tuple[Popped, bool]:
 
 
 class _Patience:
-    """Lets a block run until the deadline, or until its shard is hopeless, but a moment at least; then raises
+    """Lets a block run until the deadline, or until its shard is passed over, but at least for a moment; then raises
     Unavailable."""
 
     def __init__(self, search: PopSearch, shard: int, deadline: float) -> None:
@@ -264,7 +265,7 @@ class _Patience:
 
 
 def turns(workers: list[tuple[int, str]], served: int) -> bytes:
-    """The script's argument for which worker gets which job, without the jobs that were already served."""
+    """The script's argument that says which worker gets which job, without the jobs that were already served."""
     parts = []
     for jobs, name in workers:
         if jobs > served:

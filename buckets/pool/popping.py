@@ -1,11 +1,11 @@
-"""Pops of the job pool: concurrent ones share a script, and jobs whose caller is gone go back.
+"""Pops of the job pool: concurrent pops share a script, and jobs whose caller is gone are returned.
 
-What one pop asks of the shards is buckets/pool/pop_search.py; waiting for jobs is the bell's.
+How a pop asks the shards is in buckets/pool/pop_search.py; waiting for jobs is in buckets/waiting.
 
-In one shard a pop is one script, and goes by a lane (lanes.py). Over several, a `Coalescer` collects the pops of one
-job: those that come while a batch is in flight become the next batch. A lone caller's work begins on the next turn of
-the event loop. Others wait until the batch in flight is done (or has taken 10 ms), so that batches grow under load, as
-with a database's group commit.
+With one shard, a pop is one script, sent by a lane (lanes.py). With several shards, a `Coalescer` collects the pops
+that want one job: those that arrive while a batch is in flight become the next batch. A lone caller's work begins on
+the next turn of the event loop. Other callers wait until the batch in flight is done (or for 10 ms), so that batches
+grow under load, as with a database's group commit.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Item, Shards
 
-_LONGEST_S = 0.01  # that callers wait for the batch in flight
+_LONGEST_S = 0.01  # how long callers wait for the batch in flight
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Joined(Protocol[T_contra]):
-    """Decides which items go together."""
+    """Decides which items are worked on together."""
 
     def take(self, items: Sequence[T_contra]) -> bool:
-        """Add the items of one more caller; returns whether they go together with those added before, and among
-        themselves. Once they did not, no others are taken."""
+        """Add the items of one more caller; returns whether they can be joined with the items added before, and with
+        each other. After the first False, no more items are accepted."""
 
 
 Part = list[tuple[Sequence[T], asyncio.Future[list[Any]]]]
 
 
 class Coalescer(Generic[T]):
-    """Joins items for `work`, which returns a result for each, in order. The items of one caller stay together. Items
-    that are too many for one script, or name a job twice, are not joined with others, so that no caller waits for the
+    """Joins items for `work`, which returns a result for each, in order. The items of one caller stay together. If they
+    are too many for one script, or name a job twice, they are not joined with others, so that no caller waits for the
     scripts of another."""
 
     def __init__(
@@ -70,8 +70,8 @@ class Coalescer(Generic[T]):
         self._working: set[asyncio.Task[None]] = set()
 
     def hand_in(self, items: Sequence[T]) -> asyncio.Future[list[Any]]:
-        """Returns a future of the results. If the caller is cancelled before its work begins, none of it is done; work
-        that has begun continues even if its caller is cancelled."""
+        """Returns a future for the results. If the caller is cancelled before its work begins, the work is not done;
+        work that has begun continues even if its caller is cancelled."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             busy = bool(self._working)
@@ -152,21 +152,21 @@ class _Asks:
 
 
 class Popping(Shards):
-    """A namespace whose jobs can be popped and given back; the part of `Pool` that is about deliveries."""
+    """A namespace whose jobs can be popped and returned; the part of `Pool` that is about deliveries."""
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
         self.ready_shards = ReadyShards(shards)
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
-        self._is_abandoned = False  # whether the caller of some pop left before the answer came
+        self._is_abandoned = False  # whether the caller of a pop was gone before the reply came
         self._lanes = [Lane(self, shard, self.next_bucket) for shard in range(shards)]
         self.lanes: Lane | Lanes = self._lanes[0] if shards == 1 else Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
         self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
 
     def next_bucket(self) -> int:
-        """The bucket whose turn it is."""
+        """The next bucket in turn."""
         return next(self._turn) % self.buckets
 
     async def pop(
@@ -180,10 +180,10 @@ class Popping(Shards):
         by_priority: bool = False,
     ) -> Popped:
         """Reserve up to `count` ready jobs of the topics, which are tried in order; at most `room` bytes of jobs, but
-        always one. `by_priority`: the jobs of the highest priority in any of the topics first, in the order of topics
-        among equals. That holds within a shard; shards are asked one after the other.
+        at least one job. `by_priority`: the jobs with the highest priority in any of the topics come first; within a
+        priority, the order of topics decides. This applies within a shard; shards are asked one after the other.
 
-        When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
+        If the caller is cancelled while Redis handles the pop, the reserved jobs are returned.
         """
         ask = ask_for(topics, ttr_ms=ttr_ms, worker=worker, room=room, by_priority=by_priority)
         popped = await self._pop_asked(ask, count)
@@ -191,8 +191,8 @@ class Popping(Shards):
         return popped
 
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
-        """Pop by the lane of the only shard, if it takes the pop; otherwise by a search, which concurrent callers that
-        want one job of several shards share."""
+        """Pop by the lane of the only shard, if the lane accepts the pop; otherwise by a search. With several shards,
+        concurrent callers that want one job share a search."""
         popped: Popped | JobQueueError | None
         if len(self.keys) > 1:
             popped = await self._popped_together(ask) if count == 1 else None
@@ -203,8 +203,8 @@ class Popping(Shards):
         return await self._search(ask, count) if popped is None else popped
 
     def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
-        """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
-        then, whoever takes it gives them back; else he reports them as delivered."""
+        """Pop once, without a task if the lanes are open. `done` is called with the outcome later; it must report the
+        jobs as delivered or, if they are no longer wanted, return them."""
 
         def took(outcome: Any) -> None:
             if outcome is None:
@@ -227,10 +227,10 @@ class Popping(Shards):
         done(outcome)
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
-        """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as
-        by `run`; a dead one as by `kick`. Raises NotFound, Reserved, WrongState, Limited.
+        """Reserve one job by its id: a delayed, ready or dead job, even if its topic is paused. A delayed job becomes
+        due now, as by `run`; a dead job is treated as by `kick`. Raises NotFound, Reserved, WrongState, Limited.
 
-        As with `pop`, the job of a caller that was cancelled meanwhile is given back.
+        As with `pop`, the job of a caller that was cancelled meanwhile is returned.
         """
 
         def orphan(reply: Any) -> None:
@@ -259,8 +259,8 @@ class Popping(Shards):
         return job
 
     async def _limits_for(self, job_id: str, within: str) -> list[Value]:
-        """The limits that may hold for a job, as the script takes them, which alone knows its topic. On several shards
-        a permit is taken before, for the topic that the job has now."""
+        """The limits that may apply to a job, as arguments of the script, which finds out the job's topic. With several
+        shards, a permit is taken in advance for the topic that the job has now."""
         if len(self.keys) == 1:
             return [value for topic, limit in self.limits.items() for value in (topic, *limit.arguments)]
         granted = {topic: Granted(0) for topic, limit in self.limits.items() if limit.rate}
@@ -270,15 +270,15 @@ class Popping(Shards):
         return [value for topic, each in granted.items() for value in (topic, *each.arguments)]
 
     async def _topic_of(self, job_id: str, within: str) -> str:
-        """The topic of a job; empty where there is none within reach."""
+        """The topic of a job, or empty if there is no such job within reach."""
         raw = await self.one("get", job_id, within=within)
         try:
             return unpack(job_id, raw).topic if raw is not None else ""
         except (ValueError, UnicodeDecodeError, IndexError):
-            return ""  # not a record: the script sets it aside
+            return ""  # not a record: the script sets the data aside
 
     def report_delivered(self, jobs: Sequence[Job]) -> None:
-        """Report jobs that reached their caller to the meter."""
+        """Report to the meter the jobs that reached their caller."""
         meter = self.redis.meter
         late_us: dict[str, list[int]] = {}
         for job in jobs:
@@ -307,7 +307,7 @@ class Popping(Shards):
         return popped
 
     async def _popped_by_lane(self, ask: Ask, count: int) -> Popped | JobQueueError | None:
-        """Returns None if the lane does not take the pop, or has not done it."""
+        """Pop by the lane. Returns None if the lane does not accept the pop, or has not done it."""
         popping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Any) -> None:
@@ -322,7 +322,7 @@ class Popping(Shards):
             return cast(Popped | JobQueueError | None, await popping)
         except asyncio.CancelledError:
             if popping.done() and not popping.cancelled():
-                done(popping.result())  # it arrived on the turn of the cancellation
+                done(popping.result())  # the result arrived on the turn of the cancellation
             self._lanes[0].withdraw(done)
             raise
 
@@ -332,12 +332,12 @@ class Popping(Shards):
             popped: Popped | JobQueueError = (await popping)[0]
         except asyncio.CancelledError:
             if popping.done() and not popping.cancelled() and not popping.exception():
-                self._give_back_results(popping.result())  # it arrived on the turn of the cancellation
+                self._give_back_results(popping.result())  # the result arrived on the turn of the cancellation
             raise
         return popped
 
     async def _pop_ones(self, asks: Sequence[Ask]) -> list[Popped | JobQueueError]:
-        """A job for each, if there is one; like asks are served in their order."""
+        """A job for each ask, if there is one; similar asks are served in their order."""
         alike: dict[tuple[Any, ...], list[int]] = {}
         for index, ask in enumerate(asks):
             alike.setdefault((*ask[:4], bool(ask.worker)), []).append(index)
@@ -362,7 +362,7 @@ class Popping(Shards):
         return results
 
     async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
-        """Fill `popped`. An answer that arrives after the caller was cancelled goes back. `workers`: how many jobs each
+        """Fill `popped`. Jobs that arrive after the caller was cancelled are returned. `workers`: how many jobs each
         gets."""
         bucket = self.next_bucket()
         search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._give_back_reply, popped)
@@ -373,13 +373,13 @@ class Popping(Shards):
             self._is_abandoned |= search.left_behind
 
     def _give_back_results(self, results: Sequence[Popped | JobQueueError]) -> None:
-        """Give back the jobs of callers that are gone."""
+        """Return the jobs of callers that are gone."""
         for popped in results:
             if isinstance(popped, Popped):
                 self.unpop_later(popped.jobs)
 
     def _give_back_reply(self, reply: Any) -> None:
-        """Give back the jobs of a script's reply that reaches nobody."""
+        """Return the jobs in a script's reply whose caller is gone."""
         if isinstance(reply, list):  # otherwise the script failed
             self.unpop_later(unpack_all(reply[3:]))
 
@@ -392,34 +392,35 @@ class Popping(Shards):
             then()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it in the background; `close` waits for it."""
+        """Run `work` in the background; `close` waits for it."""
         task = asyncio.create_task(work)
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
     def unpop_later(self, jobs: Sequence[Job], then: Callable[[], None] | None = None) -> None:
-        """As `unpop`, in the background; `then` is called when it is done."""
+        """As `unpop`, in the background; `then` is called when the jobs are returned."""
         if jobs:
             self._later(self._give_back(jobs, then))
 
     async def unpop(self, jobs: Sequence[Job]) -> list[int | JobQueueError]:
-        """Return deliveries that reached nobody to the front of their lists, their attempts uncounted. The result has,
-        from the last job to the first, 1 for each that went back and 0 for each that did not.
+        """Undo deliveries that reached no caller: the jobs go to the front of their lists, and the attempts do not
+        count. The result has, from the last job to the first, 1 for each job that was returned and 0 for each that was
+        not.
 
-        A job that has a newer lease stays as it is. One that was popped at most once is gone.
+        A job with a newer lease stays as it is. A job that is delivered at most once is lost.
         """
-        last_first = jobs[::-1]  # each is put before its successors, across all scripts of a large batch
+        last_first = jobs[::-1]  # each job goes in front of its successors, across all scripts of a large batch
         items = [Item(job.id, (job.id, job.lease)) for job in last_first]
         return await self.each("unpop", items, now=self.clock.now())
 
     async def close(self) -> None:
-        """Wait for the pops in progress, and until the jobs that nobody received have been given back."""
+        """Wait for the pops in progress, and until the jobs that reached no caller have been returned."""
         for lane in self._lanes:
             await lane.close()
         await self._popping.close()
         if self._is_abandoned:
             with contextlib.suppress(JobQueueError):
                 for server in await self.redis.servers():
-                    await server.read("PING")  # answered after everything that was asked before it
+                    await server.read("PING")  # answered after all earlier requests
         while self._late:
             await asyncio.gather(*self._late, return_exceptions=True)

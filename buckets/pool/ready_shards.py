@@ -1,12 +1,12 @@
-"""Which shards may have ready jobs: whom a pop asks, in which order, and for which topics.
+"""Which shards may have ready jobs: which shards a pop asks, in which order, and for which topics.
 
 The jobs of a topic are spread over all shards, and a pop that asked every shard would cost a script each. So a process
-remembers for each topic the shards whose bell announced jobs (marks) and those it is unsure of (doubts): all shards for
-a topic that is new here, a shard that it does not hear, and all shards once a second, since messages may be lost. A
-shard that answered that it has none is in neither.
+remembers for each topic the shards whose bell announced jobs (marks) and the shards that it is unsure of (doubts): all
+shards for a topic that is new here, a shard that it does not hear, and all shards once a second, since messages may be
+lost. A shard that has answered that it has no jobs is in neither.
 
-Pops and messages travel on different connections. So both get a stamp from a rising counter: an answer clears only what
-was known when its pop left, not what was heard since.
+Pops and messages travel on different connections. So both get a stamp from a rising counter: a reply clears only the
+marks and doubts from before its pop was sent, not later ones.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-MOST_TOPICS = 10_000  # remembered; the least recently popped are dropped, and are new when they come again
+MOST_TOPICS = 10_000  # remembered; the least recently popped are dropped, and count as new when popped again
 _SWEEP_S = 1.0
 
 
 class _Topic:
-    """A topic's marks and doubts: shards with their stamps, the one that was asked the longest ago first."""
+    """A topic's marks and doubts: shards with their stamps, the shard that was asked longest ago first."""
 
     __slots__ = ("doubts", "marks", "stirred", "sweep", "sweep_at")
 
@@ -33,13 +33,14 @@ class _Topic:
         self.sweep_at = 0.0  # and its time, s
 
     def mark_doubts(self, last: int) -> None:
-        """Let shards doubted up to this stamp take turns with the marked ones."""
+        """Let shards with doubts up to this stamp take turns with the marked ones."""
         for shard in [shard for shard, stamp in self.doubts.items() if stamp <= last]:
             self.marks.setdefault(shard, self.doubts.pop(shard))
 
 
 class ReadyShards:
-    """What one process knows of the shards of a namespace; of a shard nothing until `stands` is called for it."""
+    """What one process knows of the shards of a namespace; it knows nothing of a shard until `stands` is called for
+    it."""
 
     def __init__(self, shards: int, now: Callable[[], float] = time.monotonic) -> None:
         """`now`: a monotonic clock in seconds, for the sweep."""
@@ -51,12 +52,12 @@ class ReadyShards:
         self._topics: dict[str, _Topic] = {}  # the most recently used last
 
     def stands(self, shard: int) -> None:
-        """The shard is heard from now on; what it published before is unknown."""
+        """The shard's subscription is established; its earlier messages are unknown."""
         self._stands[shard] = True
         self.stir(shard)
 
     def lost(self, shard: int) -> None:
-        """The shard is no longer heard."""
+        """The shard's subscription is lost."""
         self._stands[shard] = False
         self.stir(shard)
 
@@ -65,13 +66,13 @@ class ReadyShards:
         self._stirs[shard] = self._last_stir = next(self._stamps)
 
     def stir_topic(self, shard: int, topic: str) -> None:
-        """Jobs of the topic may be ready in the shard; its bell rings if waiting pops must be woken for them."""
+        """Jobs of the topic may be ready in the shard; if waiting pops must be woken for them, the bell rings."""
         known = self._topics.get(topic)
         if known:
             known.doubts[shard] = next(self._stamps)
 
     def heard(self, shard: int, topic: str) -> None:
-        """The shard has ready jobs of the topic."""
+        """The shard's bell announced ready jobs of the topic."""
         known = self._topics.get(topic)
         if known and self._stands[shard]:
             known.marks[shard] = next(self._stamps)
@@ -82,8 +83,8 @@ class ReadyShards:
         return not known or bool(known.marks) or not all(self._stands)
 
     def places(self, topics: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-        """The shards to ask and the topics to ask each for, one after the other, until there is enough. Topics keep
-        their order as far as it is known where their jobs are; the others are asked for together."""
+        """The shards to ask in turn, until the pop has enough, and the topics to ask each shard for. Topics keep their
+        order if it is known where their jobs are; the other topics are asked for together."""
         for is_marked, run in itertools.groupby(topics, lambda topic: bool(self._known(topic).marks)):
             some = list(run)
             if is_marked:
@@ -99,7 +100,7 @@ class ReadyShards:
                 yield from list(together.items())
 
     def places_together(self, topics: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-        """As `places`, but a shard is asked once, for all the topics."""
+        """As `places`, but each shard is asked once, for all topics."""
         known = [self._known(topic) for topic in topics]
         marks = [shard for each in known for shard in each.marks]
         doubts = [shard for each in known for shard in each.doubts]
@@ -126,7 +127,8 @@ class ReadyShards:
         return known
 
     def _sweep(self, known: _Topic) -> None:
-        """Doubt all shards. One that was not asked since the last sweep, as others had enough, gets its turn now."""
+        """Add all shards to the doubts. A shard that was not asked since the last sweep, because others had enough
+        jobs, gets its turn now."""
         if known.marks:
             known.mark_doubts(known.sweep)
         known.sweep, known.sweep_at = next(self._stamps), self._now()
@@ -136,7 +138,8 @@ class ReadyShards:
                 known.doubts.setdefault(shard, known.sweep)
 
     def asked(self, shard: int, topics: Sequence[str]) -> int:
-        """A pop of these topics leaves for the shard, so the next asks other shards first; returns the pop's stamp."""
+        """A pop of these topics is sent to the shard, so the next pop asks other shards first; returns the pop's
+        stamp."""
         for topic in topics:
             known = self._topics.get(topic)
             if known:
@@ -146,7 +149,7 @@ class ReadyShards:
         return next(self._stamps)
 
     def emptied(self, shard: int, topics: Sequence[str], stamp: int) -> None:
-        """The pop that left at `stamp` found no ready jobs of these topics in the shard, or took the last."""
+        """The pop with this stamp found no ready jobs of these topics in the shard, or took the last ones."""
         for topic in topics:
             known = self._topics.get(topic)
             if known is None:
@@ -158,7 +161,7 @@ class ReadyShards:
                 known.doubts.setdefault(shard, stamp)
 
     def left(self, shard: int, topic: str, jobs: int, stamp: int) -> None:
-        """The pop that left at `stamp` found jobs of the topic in the shard, and left `jobs` ready ones behind."""
+        """The pop with this stamp found jobs of the topic in the shard, and left `jobs` ready ones there."""
         known = self._topics.get(topic)
         if not jobs:
             self.emptied(shard, (topic,), stamp)

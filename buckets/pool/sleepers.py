@@ -1,7 +1,8 @@
-"""Waiting pops that sleep, and which of them a script may hand a due job to (`Offer`).
+"""Waiting pops that sleep, and to which of them a script may hand a due job (`Offer`).
 
-A job may only be handed to a pop that really sleeps: one whose own look is under way could get two, and the second
-would be lost until the end of its TTR. So a pop that is offered neither looks nor is offered again until it is settled.
+A job may only be handed to a pop that really sleeps: a pop that is looking at the same time could get two jobs, and the
+second would be lost until the end of its TTR. So a pop that is offered neither looks nor is offered again until the
+offer is settled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from buckets.errors import JobQueueError
 from buckets.pool.limits import Limits
 from buckets.pool.pop_search import IN_ORDER, Ask, Offer, Popped
 
-MOST_GROUPS = 32  # in one call of the script
+MOST_GROUPS = 32  # per call of the script
 
 LOOKING, SLEEPING, OFFERED, OVER = range(4)
 
@@ -22,7 +23,7 @@ Done = Callable[[Popped | JobQueueError], None]
 
 
 class Waiter:
-    """A pop that may wait. There are many, so it is small."""
+    """A pop that may wait. There are many of these, so it is small."""
 
     __slots__ = (
         "ask",
@@ -43,30 +44,31 @@ class Waiter:
     def __init__(self, ask: Ask, count: int, end: float, done: Done) -> None:
         self.ask = ask
         self.count = count
-        self.end = end  # of its wait, loop time
+        self.end = end  # when its wait ends, loop time
         self.done = done
-        self.owner = ""  # whose pop it is
+        self.owner = ""  # the owner of the pop, if any
         self.state = LOOKING
-        self.is_parked = False  # from its first look, which found nothing, to its answer
-        self.rung = False  # it is to look, for what came since its look began
-        self.early = False  # its next look is one without being rung, before the end of its wait
-        self.forgives = False  # the look under way is such a one: when it finds Redis away, the wait goes on
+        self.is_parked = False  # from the end of its first look, which found nothing, until it is answered
+        self.rung = False  # it must look again, for jobs that came since its look began
+        self.early = False  # its next look is not for a ring, and comes before the end of its wait
+        self.forgives = False  # the look under way is an early one: if Redis is away, the wait continues
         self.leaving = False  # its next look is its last
         self.last = False  # the look under way is its last
-        self.look_at = inf  # when it looks without being rung, loop time
+        self.look_at = inf  # when it looks without a ring, loop time
 
     def __lt__(self, other: Waiter) -> bool:
-        """Whether it looks before the other one."""
+        """Whether this pop looks before the other one."""
         return self.look_at < other.look_at
 
     @property
     def may_be_offered(self) -> bool:
-        """Whether it asks for what the script of a timer can hand out: one job, for as long as the job itself says."""
+        """Whether the script of a timer can serve the pop: it wants one job, with the job's own ttr, in the order of
+        topics."""
         return self.count == 1 and self.ask.ttr == "" and self.ask.script == IN_ORDER
 
 
 class Offered(Offer):
-    """An offer, with the pops that it is about."""
+    """An offer, with the pops that are offered."""
 
     waiters: list[Waiter]
 
@@ -76,13 +78,13 @@ _Likeness = tuple[tuple[str, ...], bool]
 
 
 class Sleepers:
-    """The pops that sleep and may be offered, in groups of like ones; those that were offered stay in their places."""
+    """The pops that sleep and may be offered, in groups of similar pops; offered pops stay in their places."""
 
     def __init__(self) -> None:
-        self._groups: dict[_Likeness, dict[Waiter, None]] = {}  # the most lately used last
+        self._groups: dict[_Likeness, dict[Waiter, None]] = {}  # the most recently used last
 
     def add(self, waiter: Waiter) -> None:
-        """It sleeps from now on."""
+        """The pop sleeps from now on."""
         if waiter.may_be_offered:
             likeness = _likeness(waiter)
             group = self._groups.pop(likeness, None) or {}
@@ -90,7 +92,7 @@ class Sleepers:
             self._groups[likeness] = group
 
     def discard(self, waiter: Waiter) -> None:
-        """It sleeps no longer."""
+        """The pop no longer sleeps."""
         likeness = _likeness(waiter)
         group = self._groups.get(likeness)
         if group is not None:
@@ -99,9 +101,9 @@ class Sleepers:
                 del self._groups[likeness]
 
     def offer(self, most: int, limits: Limits) -> list[Offered]:
-        """Offer up to `most` of them, but none that asks for a topic with limits: only pops ask these. A group gives
-        half of its pops, as two timers may ask at the same time. With many groups, those whose topics have lately been
-        served."""
+        """Offer up to `most` pops, but none for a topic with limits, which timers do not check. Only half of a group is
+        offered, since two timers may ask at the same time. If there are many groups, the most recently used are
+        offered."""
         offers = []
         groups = reversed(self._groups)
         free = (each for each in groups if limits.keys().isdisjoint(each[0])) if limits else groups
@@ -111,10 +113,10 @@ class Sleepers:
             most -= len(waiters)
             if waiters:
                 offers.append(_offered(topics, waiters))
-        return offers[::-1]  # who came first is served first
+        return offers[::-1]  # first come, first served
 
     def alike(self, waiter: Waiter) -> Waiter | None:
-        """Another one that sleeps and asks for the same, as the same worker."""
+        """Another sleeping pop with the same ask, including the worker."""
         ask = waiter.ask
         return next((each for each in _asleep(self._groups.get(_likeness(waiter), {})) if each.ask == ask), None)
 

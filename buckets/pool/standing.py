@@ -1,4 +1,4 @@
-"""Where a job stands, and what keeps it there: what Redis knows at one moment, for `explain`."""
+"""Where a job is, and why: what Redis knows of the job at one moment, for `explain`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from buckets.record import unpack
 from buckets.shards import Shards
 
 MOST_BEFORE = 10_000
-"""Up to so many entries of a ready list are counted."""
+"""The most entries of a ready list that are counted."""
 _JOB, _UNREADABLE, _ASIDE = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a job stands. What its state does not ask for is None."""
+    """Where a job is. Fields that do not apply to its state are None."""
 
     now_us: int
     shard: int
@@ -30,15 +30,15 @@ class Standing:
     is_unreadable: bool = False
     is_aside: bool = False
     timer: str | None = None
-    """Delayed or reserved: the token of the instance that runs its timer; empty: none does."""
+    """Delayed or reserved: the token of the instance that runs its timer, or empty if none does."""
     is_listed: bool | None = None
-    """Delayed or reserved: whether its bucket has it."""
+    """Delayed or reserved: whether the job is in its bucket."""
     behind: int | None = None
-    """Delayed or reserved, and its time has come: how many entries of its bucket are due with it or before."""
+    """Delayed or reserved, if its time has come: how many entries of its bucket are due at the same time or earlier."""
     paused_us: int | None = None
-    """Delayed or ready: us until its topic resumes; -1: it is not paused, -2: only when somebody resumes it."""
+    """Delayed or ready: us until its topic resumes, -1 if it is not paused, or -2 if only a resume ends the pause."""
     before: int | None = None
-    """Ready: entries of its list before it; -1: at least MOST_BEFORE."""
+    """Ready: entries of its list before it, or -1 if it is not among the first MOST_BEFORE."""
     above: int | None = None
     """Ready: entries of the topic's lists of higher priority."""
     newer: int | None = None
@@ -46,7 +46,7 @@ class Standing:
 
 
 async def closed(shards: Shards, topic: str) -> Closed | None:
-    """The limit that keeps the ready jobs of a topic back now, or None. Raises Unavailable."""
+    """The limit that holds back the ready jobs of a topic now, or None. Raises Unavailable."""
     limit = shards.limits.get(topic)
     if limit is None:
         return None
@@ -63,12 +63,12 @@ async def closed(shards: Shards, topic: str) -> Closed | None:
 
 
 def _number(raw: bytes | None) -> int:
-    """What another program wrote counts as nothing."""
+    """A number, or 0 for another program's data."""
     return int(raw) if raw is not None and raw.isdigit() else 0
 
 
 async def standing(shards: Shards, job_id: str, within: str = "") -> Standing:
-    """Where a job stands; one of a topic that is not within is not there. Raises Unavailable."""
+    """Where a job is; a job whose topic is not within reach counts as unknown. Raises Unavailable."""
     shard = shard_of(job_id, len(shards.keys))
     now_us, events, found, raw, *pairs = await shards.call(
         "explain", shard, now=shards.clock.now(), id=job_id, within=within, most=MOST_BEFORE

@@ -1,9 +1,9 @@
 """The client of Redis: one small interface, so that its transport can be replaced.
 
 `Redis.call` runs a script, `Redis.read` a plain command, and `Redis.listen` listens to a channel. All callers share one
-connection to each server (server.py, link.py). A lost connection is renewed by itself; a call waits for that, up to its
-deadline. Errors are handled here: a command that Redis refused without running it is sent again, to another server if
-need be; one that may have run is sent again only where that does no harm.
+connection to each server (server.py, link.py). A lost connection is renewed automatically; a call waits for that, up to
+its deadline. Errors are handled here: a command that Redis refused without running it is sent again, to another server
+if necessary; a command that may have run is sent again only if that does no harm.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from buckets.redis.server import SILENT_S, Retired, Server, Standalone, within
 from buckets.redis.url import Kind, Url, read_url
 from buckets.scripts import SCRIPTS, Script, Value
 
-# Redis refused without doing anything, but soon will: it is loading its data, failing over, or moving a slot, or it was
-# asked too early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
+# Redis refused without doing anything, but will soon accept the command: it is loading its data, failing over, or
+# moving a slot, or it was asked too early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
 _PASSING = (
     *("LOADING", "BUSY ", "NOREPLICAS", "READONLY", "MASTERDOWN"),
     *("CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
@@ -35,7 +35,7 @@ Key = str | bytes
 
 
 def judge(error: ErrorReply) -> JobQueueError:
-    """The error for the caller that an error reply stands for."""
+    """The error to raise for an error reply."""
     text = str(error)
     if text.startswith("OOM"):
         return NoRoom()
@@ -47,12 +47,12 @@ def judge(error: ErrorReply) -> JobQueueError:
 
 
 def judge_all(replies: list[Any]) -> list[Any]:
-    """A list of replies, with the error replies in it turned into errors for the caller."""
+    """A list of replies, with error replies replaced by errors for the caller."""
     return [judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
 
 
 class Servers(Protocol):
-    """The servers behind a URL."""
+    """The servers that a URL leads to."""
 
     def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None: ...
 
@@ -61,10 +61,10 @@ class Servers(Protocol):
         """Why the last attempt to connect failed; for an operator."""
 
     def of(self, key: Key | None) -> Server | None:
-        """The server of a key if it is known; for None any server."""
+        """The server of a key, or None if it is unknown. With None as the key, any server."""
 
     async def find(self, key: Key | None, deadline: float) -> Server:
-        """As `of`, but waits until it is known. Raises Unavailable at the deadline (loop time)."""
+        """As `of`, but waits until the server is known. Raises Unavailable at the deadline (loop time)."""
 
     async def all(self, deadline: float) -> list[Server]:
         """The servers that have keys. Raises Unavailable."""
@@ -80,7 +80,8 @@ _KINDS: dict[Kind, type[Servers]] = {"standalone": Standalone, "sentinel": Senti
 
 
 async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
-    """Wait for the reply. One that came in the same turn in which the caller was cancelled is an orphan too."""
+    """Wait for the reply. A reply that came in the turn of the loop in which the caller was cancelled is an orphan
+    too."""
     try:
         return await reply
     except asyncio.CancelledError:
@@ -92,8 +93,8 @@ async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
 class Redis:
     """The Redis at a URL (buckets/redis/url.py).
 
-    `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` gets the reports.
-    An invalid URL raises ValueError or TypeError, whose message may contain its password.
+    `timeout_s`: a call without an answer after this long raises Unavailable. `meter`: receives the reports. An invalid
+    URL raises ValueError or TypeError, whose message may contain its password.
     """
 
     def __init__(self, address: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
@@ -103,7 +104,7 @@ class Redis:
         self.is_cluster = url.kind == "cluster"
         self._servers: Servers = _KINDS[url.kind](url, timeout_s, self.meter)
         self._refusals: dict[Key | None, tuple[float, float]] = {}
-        """By key, the loop times of the first and the last of a row of refusals, as while its slot moves."""
+        """By key, the loop times of the first and the last of successive refusals, as while its slot moves."""
 
     @property
     def trouble(self) -> str:
@@ -111,8 +112,8 @@ class Redis:
         return self._servers.trouble
 
     def is_away(self, key: Key) -> bool:
-        """Whether the server of a key cannot be asked now, or refuses everything; or has for a quarter of a second been
-        silent, or refused everything about this key."""
+        """Whether the server of a key cannot be asked now, refuses everything, or for a quarter of a second has been
+        silent or has refused everything about this key."""
         server = self._servers.of(key)
         return server is None or server.is_away or self._is_refused(key)
 
@@ -129,10 +130,10 @@ class Redis:
         orphan: Orphan | None = None,
         **arguments: Value,
     ) -> Any:
-        """Run a script by the names of its arguments; errors inside a list of results are left in their places.
+        """Run a script, with its arguments by name; errors inside a list of results stay in their places.
 
-        `repeat`: whether to run it again when it is not known if it ran; the script's own word by default. `orphan` is
-        called with the answer that comes when the caller was cancelled and does not hear it.
+        `repeat`: whether to run the script again if it is unknown whether it ran; by default, the script's own setting.
+        `orphan`: called with a reply that arrives after the caller was cancelled.
         """
         script = SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
@@ -140,13 +141,13 @@ class Redis:
         return await self._metered(name, str(arguments["meta"]), command, repeat, script, orphan)
 
     async def read(self, *command: Value) -> Any:
-        """Run a plain command that changes nothing, or that may be repeated, on the server of its key, which is its
-        first argument. A command without arguments runs on any server."""
+        """Run a plain command that changes nothing, or that may be repeated, on the server of its first argument, the
+        key. A command without arguments runs on any server."""
         return await self._metered(str(command[0]).lower(), _key_of(command), command, True, None, None)
 
     async def ask(self, key: Key, *command: Value) -> Any:
-        """Run a plain command once, on the server of a key that is not its first argument. Raises Unanswered when
-        nobody knows whether it ran."""
+        """Run a plain command once, on the server of a key that is not its first argument. Raises Unanswered if it is
+        unknown whether the command ran."""
         return await self._metered(str(command[0]).lower(), key, command, False, None, None)
 
     async def servers(self) -> list[One]:
@@ -155,13 +156,13 @@ class Redis:
         return [One(self, server) for server in await self._servers.all(deadline)]
 
     def server_of(self, key: Key) -> str | None:
-        """The name of the server of a key, as `servers` has it; None: nobody knows at the moment."""
+        """The name of the server of a key, as in `servers`, or None if the server is unknown at the moment."""
         server = self._servers.of(key)
         return server.name if server else None
 
     async def link_to(self, key: str) -> Link:
-        """The connection that a call on this key uses now; another one once it is lost, or another server has the key.
-        For callers that must know that two commands went to the same server. Raises Unavailable."""
+        """The connection that a call on this key uses now. The result changes once the connection is lost or another
+        server has the key, so callers can check that two commands went to the same server. Raises Unavailable."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             server = self._servers.of(key) or await self._servers.find(key, deadline)
@@ -172,7 +173,7 @@ class Redis:
                     raise Unavailable(f"{server.name} no longer serves this") from None
 
     def open_link(self, key: Key) -> Link | None:
-        """The connection to the server of a key, if it stands and Redis reads from it."""
+        """The connection to the server of a key, or None unless it is open and Redis reads from it."""
         server = self._servers.of(key)
         link = server.link if server else None
         return None if link is None or link.lost or link.room else link
@@ -242,11 +243,12 @@ class Redis:
             else:
                 named = self._refused(server, key, str(reply))
                 instead = None if instead else named
-                if not instead:  # none was named, or two refer us to each other, as in the middle of a slot's move
+                if not instead:  # none was named, or two servers name each other, as in the middle of a slot's move
                     await self._pause(deadline, judge(reply))
 
     def _refused(self, server: Server, key: Key | None, error: str) -> Server | None:
-        """A server refuses for now what was asked about a key; returns the server to ask instead, if it named one."""
+        """Note that a server refused a command about a key for now; returns the server to ask instead, if it named
+        one."""
         if key and len(self._refusals) < _MOST_REFUSALS:
             now = asyncio.get_running_loop().time()
             self._refusals[key] = (self._refusals.get(key, (now, now))[0], now)
@@ -259,8 +261,8 @@ class Redis:
 
     async def listen(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
         """Listen to the channel of a shard as long as the same server has it. `heard` is called with each message,
-        `connected` when the subscription begins. Raises Unavailable when it ends; messages between then and the next
-        subscription are lost."""
+        `connected` when the subscription begins. Raises Unavailable when the subscription ends; messages between then
+        and the next subscription are lost."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         server = self._servers.of(channel) or await self._servers.find(channel, deadline)
         try:
@@ -275,7 +277,7 @@ class Redis:
 
 
 class One:
-    """One of several servers, for what is asked of each: INFO, CONFIG, SCAN."""
+    """One of several servers, for commands that are sent to each: INFO, CONFIG, SCAN."""
 
     def __init__(self, redis: Redis, server: Server) -> None:
         self._redis = redis
@@ -283,7 +285,7 @@ class One:
         self.name = server.name
 
     async def read(self, *command: Value) -> Any:
-        """As `Redis.read`, here."""
+        """As `Redis.read`, on this server."""
         name = str(command[0]).lower()
         return await self._redis._metered(name, None, command, True, None, None, only=self._server)
 

@@ -1,9 +1,9 @@
-"""A Redis Cluster: which of its servers has a key, and how that is learned.
+"""A Redis Cluster: which of its servers has a key, and how the client learns that.
 
-The wrong server names the right one (MOVED). In addition, some server that answers is asked for the whole slot map once
-a second, and at once when something is wrong: so a server that hangs is abandoned once a replica has taken over. While
-a slot moves, all its keys are refused until the move ends (buckets/keys.py says why); a script is never sent after an
-ASK, which would run it on half of its keys.
+The wrong server names the right one (MOVED). In addition, a server that answers is asked for the whole slot map once a
+second, and at once if something is wrong: so a server that hangs is abandoned once a replica has taken over. While a
+slot moves, all its keys are refused until the move ends (buckets/keys.py says why). After an ASK, a script is never
+sent to the named server, which would run it on half of its keys.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 _EVERY_S = 1.0
 _TROUBLED_S = 0.1  # while something is wrong
-_ANSWER_S = 0.4  # for a server that hangs
-_DOWN = "CLUSTERDOWN The cluster is down"  # it reaches too few other servers, and refuses all keys, or all writes
+_ANSWER_S = 0.4  # time limit of an answer, as the server may hang
+_DOWN = "CLUSTERDOWN The cluster is down"  # the server reaches too few others, and refuses all keys, or all writes
 
 
 @functools.lru_cache(maxsize=4096)
@@ -41,7 +41,7 @@ def slot_of(key: str | bytes) -> int:
 
 
 def _host_of(server: Server) -> str:
-    """The host of a server, for addresses in its answers that leave it out."""
+    """The host of a server, for addresses in its replies that leave out the host."""
     return server.name.rpartition(":")[0].strip("[]")
 
 
@@ -59,17 +59,18 @@ class Cluster:
         self._wanted = asyncio.Event()
         self._turn = itertools.count()
         self._watching: asyncio.Task[None] | None = None
-        self._named: Server | None = None  # by a MOVED since the map was read
+        self._named: Server | None = None  # named by a MOVED since the map was read
         self._logged = ""
 
     def of(self, key: str | bytes | None) -> Server | None:
-        """The server of a key if it is known; for None any server that answers."""
+        """The server of a key, or None if it is unknown. With None as the key, any server, if possible one that
+        answers."""
         if key is None:
             return min(self._used, key=lambda server: server.is_away, default=None)
         return self._slots[slot_of(key)]
 
     async def find(self, key: str | bytes | None, deadline: float) -> Server:
-        """As `of`, but waits until it is known. Raises Unavailable at the deadline (loop time)."""
+        """As `of`, but waits until the server is known. Raises Unavailable at the deadline (loop time)."""
         self._watching = self._watching or asyncio.create_task(self._watch())
         while True:
             if server := self.of(key):
@@ -126,7 +127,7 @@ class Cluster:
             except Exception:
                 log.exception("cluster.unreadable")
                 well = False
-            await asyncio.sleep(_TROUBLED_S)  # not more often, whatever is wanted
+            await asyncio.sleep(_TROUBLED_S)  # at most this often, whatever is wanted
             if well:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_EVERY_S - _TROUBLED_S):
@@ -146,18 +147,18 @@ class Cluster:
         return False
 
     def _asked(self) -> Iterable[Server]:
-        """The servers to ask: those that answer, in rotation; those that refuse everything else, whose map may be old;
-        then the addresses in the URL."""
+        """The servers to ask for the map: first those that answer, in rotation; then those that refuse everything else,
+        whose map may be old; then the addresses in the URL."""
         well = [each for each in self._servers.values() if not each.is_away]
         first = next(self._turn) % len(well) if well else 0
         named, self._named = self._named, None
-        yield from [named] if named in well and named else []  # the others learn of a move later
+        yield from [named] if named in well and named else []  # the others may learn of a move later
         yield from (*well[first:], *well[:first])
         yield from [each for each in self._servers.values() if each.refuses]
         yield from map(self._server, self._url.addresses)
 
     def _take(self, ranges: list[Any], answered_by: Server) -> None:
-        """Take over an answer to CLUSTER SLOTS: for each range (first, last, [host, port, …] of the master, …)."""
+        """Adopt the reply to CLUSTER SLOTS: for each range (first, last, [host, port, …] of the master, …)."""
         slots: list[Server | None] = [None] * SLOTS
         for first, last, master, *_ in ranges:
             host = (master[0] or b"").decode() or _host_of(answered_by)
@@ -181,7 +182,7 @@ class Cluster:
 
     @property
     def trouble(self) -> str:
-        """Why the last attempt to connect failed; for an operator."""
+        """Why the last attempts to connect failed, by server, for an operator."""
         return "; ".join(f"{each.name}: {each.trouble}" for each in self._servers.values() if each.trouble)
 
     async def close(self) -> None:

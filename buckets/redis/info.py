@@ -1,4 +1,4 @@
-"""What a server of Redis says about itself."""
+"""What a Redis server reports about itself."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Server(Protocol):
 
 
 async def facts_of(server: Server, *sections: str) -> dict[str, str]:
-    """INFO as a mapping, of some sections or of all. It is preferred to CONFIG: managed services often forbid that."""
+    """INFO as a mapping, for some sections or all. INFO is preferred to CONFIG, which managed services often forbid."""
     reply = await server.read("INFO", *sections)
     pairs = (line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}
 
 
 class Memory(NamedTuple):
-    """Bytes that count towards the limit of a server, and that limit (maxmemory; 0: none)."""
+    """The bytes that count towards the limit of a server, and the limit (maxmemory; 0 for none)."""
 
     used: int
     limit: int
 
 
 def memory_in(facts: Mapping[str, str]) -> Memory:
-    """The memory of a server, by the facts of the section `memory`."""
+    """The memory of a server, from the facts in the section `memory`."""
     used = int(facts.get("used_memory", 0)) - int(facts.get("mem_not_counted_for_evict", 0))
     return Memory(used, int(facts.get("maxmemory", 0)))

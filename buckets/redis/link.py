@@ -1,8 +1,8 @@
-"""One connection to Redis, on hiredis: the commands of one turn of the event loop leave in one write, and the answers
-come back in order.
+"""One connection to Redis, on hiredis: the commands of one turn of the event loop are sent in one write, and the
+replies arrive in order.
 
-redis-py opens the connection (addresses, TLS, AUTH, SELECT); then the protocols here take over its transport. Its own
-client sends one command per round trip, and costs several times the CPU (docs/decisions.md).
+redis-py opens the connection (addresses, TLS, AUTH, SELECT); then the protocols here take over its transport. The
+client of redis-py sends one command per round trip, and costs several times the CPU (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ log = logging.getLogger(__name__)
 
 _MOST_UNSENT = 1 << 20  # bytes that Redis has not read yet; beyond that callers wait
 _NOTHING = object()
-_QUIET_S, _DEAF_S = 1.0, 2.25  # of a subscription: until a PING is sent, and until it is given up without an answer
-_LOOK_S = 0.25  # how often that is looked at
+_QUIET_S, _DEAF_S = 1.0, 2.25  # silence on a subscription before a PING is sent, and before it is given up
+_LOOK_S = 0.25  # how often the silence is checked
 LOST = "the subscription is lost: "
 
 Orphan = Callable[[Any], None]
 Took = Callable[[Any], None]
-"""Takes the answer to a command: the reply, which may be an ErrorReply, or Unanswered when the link is lost."""
+"""Called with the answer to a command: the reply, which may be an ErrorReply, or Unanswered if the link is lost."""
 
 
 class ErrorReply(Exception):
-    """An error reply of Redis, in its own words. It takes the place of the reply, also inside a list."""
+    """An error reply of Redis, with Redis's own text. It takes the place of the reply, also inside a list."""
 
 
 def _packed(command: Sequence[Value]) -> bytes:
-    packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its types take one value only
+    packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its types allow only one value
     return packed
 
 
@@ -52,7 +52,7 @@ def hang_up(connection: Any) -> None:
 
 
 class Wire(asyncio.Protocol):
-    """Bytes to replies, on the transport of a connection of redis-py (untyped there)."""
+    """Turns bytes into replies, on the transport of a redis-py connection (untyped there)."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -60,9 +60,10 @@ class Wire(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.lost = False
         self._closed = asyncio.Event()
-        # There is no public way to the transport. The handshake is over, and all that it read has been consumed.
+        # redis-py has no public access to the transport. The handshake is over, and everything that it read has been
+        # consumed.
         self._transport: asyncio.Transport = connection._writer.transport
-        if self._transport.is_closing():  # then its end may have been reported to redis-py's protocol
+        if self._transport.is_closing():  # its end may already have been reported to redis-py's protocol
             self._closed.set()
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(_MOST_UNSENT)
@@ -95,11 +96,11 @@ class Wire(asyncio.Protocol):
         await self._closed.wait()
 
     def _end(self) -> None:
-        """The connection is gone."""
+        """Clean up after the loss of the connection."""
 
 
 def _deliver(took: Took, answer: Any) -> None:
-    """Hand over an answer. A bug of whoever takes it must not end the connection, on which others wait."""
+    """Pass an answer to its callback. A bug in the callback must not end the connection, on which others wait."""
     try:
         took(answer)
     except Exception:
@@ -118,23 +119,24 @@ def _resolve(future: asyncio.Future[Any], orphan: Orphan | None, answer: Any) ->
 
 
 class Link(Wire):
-    """Commands and their answers: `send` has them taken by a callback, `ask` returns a future. A lost link answers all
-    that are pending with Unanswered."""
+    """Commands and their answers: `send` passes the answer to a callback, `ask` returns a future. A lost link answers
+    all pending commands with Unanswered."""
 
     def __init__(self, connection: Any, timeout_s: float, meter: Meter) -> None:
         super().__init__(connection)
         self._timeout_s = timeout_s
         self._meter = meter
         self._out: list[bytes] = []
-        self._size = 0  # bytes of it
+        self._size = 0  # bytes in `_out`
         self._waiting: deque[tuple[float, Took]] = deque()
-        self._room: asyncio.Future[None] | None = None  # while Redis reads nothing
+        self._room: asyncio.Future[None] | None = None  # set while Redis does not read
         self._leaving = False
         self._ended: Callable[[], None] | None = None
         self._watching = self._loop.call_later(timeout_s / 10, self._watch)
 
     def ask(self, command: Sequence[Value], orphan: Orphan | None = None) -> asyncio.Future[Any]:
-        """Send a command with the next write. `orphan` gets the answer if the future was cancelled meanwhile."""
+        """Send a command with the next write. `orphan`: called with the answer if the future was cancelled
+        meanwhile."""
         future = self._loop.create_future()
         if self.lost:
             _resolve(future, None, Unanswered())
@@ -143,7 +145,7 @@ class Link(Wire):
         return future
 
     def send(self, command: Sequence[Value], took: Took) -> None:
-        """Send a command with the next write; `took` gets the answer, later, never within this call."""
+        """Send a command with the next write. `took`: called with the answer later, never within this call."""
         if self.lost:
             self._loop.call_soon(took, Unanswered())
             return
@@ -157,14 +159,14 @@ class Link(Wire):
             self.flush()  # the transport then calls `pause_writing` if there is no room for more
 
     def on_end(self, ended: Callable[[], None]) -> None:
-        """Call `ended` when the link is lost, or now if it is already."""
+        """Call `ended` when the link is lost, or now if it already is."""
         self._ended = ended
         if self.lost:
             ended()
 
     @property
     def silent_s(self) -> float:
-        """For how long the oldest pending command has waited for its answer."""
+        """How long the oldest pending command has been waiting for its answer."""
         return self._loop.time() - self._waiting[0][0] if self._waiting else 0.0
 
     def leave(self) -> None:
@@ -175,12 +177,12 @@ class Link(Wire):
 
     @property
     def room(self) -> asyncio.Future[None] | None:
-        """Done when Redis reads commands again; None while it does. Callers that do not wait for it pile up commands in
-        memory."""
+        """A future that is done when Redis reads commands again, or None while Redis is reading. The commands of
+        callers that do not wait for it pile up in memory."""
         return self._room
 
     def flush(self) -> None:
-        """Write what was sent until now."""
+        """Write the commands that were sent until now."""
         out, self._out, self._size = self._out, [], 0
         if out and not self.lost:
             self._meter.wrote(len(out))
@@ -203,7 +205,7 @@ class Link(Wire):
             self.lose()
 
     def _watch(self) -> None:
-        """Hang up on a Redis that has owed an answer for the whole time-out, whatever the socket says."""
+        """Hang up if Redis has owed an answer for the whole time-out, even if the socket reports no error."""
         if self.silent_s > self._timeout_s:
             self.lose()
             return
@@ -240,22 +242,22 @@ class Ear(Wire):
     """A connection that listens to sharded channels (SSUBSCRIBE), to each until its subscription or the connection is
     lost.
 
-    It would not notice by itself that a server went silent without closing the connection, and what is published
-    meanwhile is never heard. So a quiet server is sent a PING, and the connection is given up if it does not answer.
+    A listener alone would not notice that a server went silent without closing the connection, and would miss what is
+    published meanwhile. So a quiet server is sent a PING, and the connection is given up if the server does not answer.
     """
 
     def __init__(self, connection: Any, timeout_s: float) -> None:
         super().__init__(connection)
         self._timeout_s = timeout_s
-        self._hearings: list[_Hearing] = []  # a few: one per shard
+        self._hearings: list[_Hearing] = []  # few: one per shard
         self._last = self._loop.time()  # when Redis last sent something
         self._why = "the subscription is lost"
-        self._pinged = False  # since then
+        self._pinged = False  # since `_last`
         self._watching = self._loop.call_later(_LOOK_S, self._watch)
 
     async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """Listen to a channel; `connected` is called when the subscription begins. Raises Unavailable or TimeoutError
-        when it ends, or what `heard` raised. The connection ends with its last listener."""
+        """Listen to a channel; `connected` is called when the subscription begins. When the subscription ends, raises
+        Unavailable, TimeoutError, or the error that `heard` raised. The connection closes with its last listener."""
         hearing = _Hearing(channel, heard)
         self._hearings.append(hearing)
         try:

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 _NO_CONNECTION = re.compile(r"Error (-?\d+) connecting to (.+?)\. (.*?)\.?", re.DOTALL)
-"""The words of redis-py."""
+"""The error text of redis-py."""
 
 
 class Outage:
@@ -21,20 +21,20 @@ class Outage:
         self.is_on = False
 
     def begin(self, error: Exception, **fields: Any) -> None:
-        """It has begun, or goes on."""
+        """The outage has begun, or continues."""
         if not self.is_on:
             self.is_on = True
             self._log.warning(self._lost, extra={**fields, "error": reason(error)})
 
     def end(self, **fields: Any) -> None:
-        """It is over, if there was one."""
+        """The outage is over, if there was one."""
         if self.is_on:
             self.is_on = False
             self._log.info(self._found, extra=fields)
 
 
 def reason(error: BaseException) -> str:
-    """An error in words; some have none of their own, and asyncio's say `Connect call failed` for each."""
+    """An error in words. Some errors have no text, and asyncio's all say `Connect call failed`."""
     if refused := _NO_CONNECTION.fullmatch(str(error)):
         number, place, words = int(refused[1]), refused[2], refused[3]
         if words.startswith("Connect call failed"):

@@ -1,9 +1,9 @@
-"""A Redis watched by Sentinels: the master is the one that they name, and another one after a failover.
+"""A Redis watched by Sentinels: they name the master, which changes in a failover.
 
-They are asked for it twice a second, and the answer with the highest epoch counts: a Sentinel that was cut off from the
-others still names the old master. So a master that hangs, or was cut off, is abandoned though its connection stands.
-When most Sentinels do not answer in time, and the others report a lower epoch, we stay where we are, and believe them
-only when our master can no longer be reached.
+The Sentinels are asked for the master twice a second, and the answer with the highest epoch counts: a Sentinel that was
+cut off from the others still names the old master. So a master that hangs, or was cut off, is abandoned even if its
+connection is still open. If most Sentinels do not answer in time, and the others report a lower epoch, we keep our
+master, and believe them only when it can no longer be reached.
 
 Epoch and address come from two commands: during a failover the Sentinel in charge reports the new epoch with the old
 address in SENTINEL MASTER, and the promoted replica in GET-MASTER-ADDR-BY-NAME.
@@ -26,11 +26,11 @@ from buckets.redis.url import Address, Url
 log = logging.getLogger(__name__)
 
 _EVERY_S = 0.5
-_ANSWER_S = 0.4  # for a Sentinel that hangs
+_ANSWER_S = 0.4  # time limit of an answer, as the Sentinel may hang
 
 
 class Sentinels(Standalone):
-    """The master of a name. Made in a running event loop."""
+    """The master with a name. Created in a running event loop."""
 
     def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None:
         super().__init__(url, timeout_s, meter)
@@ -40,7 +40,7 @@ class Sentinels(Standalone):
         ]
         self._master: Address | None = None
         self._epoch = 0
-        self._doubted = False  # whether our master was tried once more, although the Sentinels name another
+        self._doubted = False  # whether our master was tried once more although the Sentinels name another
         self._watching: asyncio.Task[None] | None = None
 
     async def _reach_sentinel(self, address: Address) -> Any:
@@ -49,16 +49,17 @@ class Sentinels(Standalone):
     async def _reach(self) -> Any:
         self._watching = self._watching or asyncio.create_task(self._watch())
         epoch, master, by_most = await self._named()
-        if self._server.link and not self._server.link.lost:  # this connection is for channels
+        if self._server.link and not self._server.link.lost:  # so this connection is for channels
             self._follow(epoch, master, by_most)
         elif by_most or epoch >= self._epoch or self._doubted:
             self._epoch, self._master, self._doubted = epoch, master, False
         else:
-            self._doubted = True  # they may have been cut off when the others chose our master: it is tried once more
+            self._doubted = True  # the Sentinels may have been cut off when the others chose our master: retry it once
         return self._url.connection(self._master)
 
     async def _named(self) -> tuple[int, Address, bool]:
-        """The epoch, the master, and whether most Sentinels answered. Raises OSError when none knows the master."""
+        """The epoch, the master, and whether most Sentinels answered. Raises OSError if no Sentinel knows the
+        master."""
         answers = await asyncio.gather(*map(self._ask, self._sentinels))
         known = [answer for answer in answers if answer]
         if not known:
@@ -71,7 +72,7 @@ class Sentinels(Standalone):
         return "; ".join(troubles) or "they answer, but do not know it"
 
     async def _ask(self, sentinel: Server) -> tuple[int, Address] | None:
-        """The epoch and the master according to a Sentinel; None when it does not answer or know."""
+        """The epoch and the master according to a Sentinel, or None if it does not answer or does not know."""
         with contextlib.suppress(Unavailable):
             deadline = asyncio.get_running_loop().time() + _ANSWER_S
             link = await sentinel.connected(deadline)
@@ -92,14 +93,14 @@ class Sentinels(Standalone):
             try:
                 self._follow(*await self._named())
             except OSError:
-                pass  # no Sentinel answers: their last answer holds
+                pass  # no Sentinel answers: the last answers still hold
             except Exception:
                 log.exception("sentinels.unreadable")
 
     def _follow(self, epoch: int, master: Address, by_most: bool) -> None:
         if epoch < self._epoch and not by_most:
             self._doubted = False
-            return  # these may have been cut off when the others chose our master
+            return  # these Sentinels may have been cut off when the others chose our master
         self._epoch = epoch
         if self._master and master != self._master:
             log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})

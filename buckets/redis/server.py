@@ -1,4 +1,4 @@
-"""One Redis server: a connection for commands and one for channels, each renewed by itself when it is lost.
+"""One Redis server: a connection for commands and one for channels, each renewed automatically when it is lost.
 
 `Standalone` is one server that has all keys: a standalone Redis, or the master that Sentinels name.
 """
@@ -21,17 +21,17 @@ from buckets.scripts import SCRIPTS
 
 log = logging.getLogger(__name__)
 
-_LOADED = ("add", "finish", "pop")  # scripts that every new connection loads
+_LOADED = ("add", "finish", "pop")  # the scripts that every new connection loads
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # s between two attempts to connect
 SILENT_S = 0.25  # a server that owes an answer for longer is away
-_HEAR_S = 1.0  # to connect for channels
-_SETTLED_S = 0.2  # the age at which a connection may be replaced
+_HEAR_S = 1.0  # time limit of connecting for channels
+_SETTLED_S = 0.2  # the age from which a connection may be replaced
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Wire)
 
 Reach = Callable[[], Awaitable[Any]]
-"""Makes a connection of redis-py, not open yet, to where the server is now. Raises OSError."""
+"""Makes a redis-py connection, not open yet, to the server's current address. Raises OSError."""
 
 
 class Retired(JobQueueError):
@@ -48,7 +48,7 @@ async def within(deadline: float, waited: asyncio.Future[T]) -> T:
 
 
 class Server:
-    """One server. `name` is for logs. A lost connection is renewed at once, with attempts without end."""
+    """One server. `name` is for logs. A lost connection is renewed at once, with an unlimited number of attempts."""
 
     def __init__(self, name: str, reach: Reach, timeout_s: float, meter: Meter, loaded: bool = True) -> None:
         """`loaded`: whether new connections load the scripts."""
@@ -58,7 +58,7 @@ class Server:
         self._meter = meter
         self._loaded = _LOADED if loaded else ()
         self.link: Link | None = None
-        """The connection for commands; perhaps lost."""
+        """The connection for commands, which may be lost."""
         self._since = 0.0
         self._ear: Ear | None = None
         self._ear_lock = asyncio.Lock()
@@ -66,37 +66,37 @@ class Server:
         self._connecting: asyncio.Task[None] | None = None
         self.retired = False
         self.trouble = ""
-        """Why the last attempt to connect failed; for an operator."""
+        """Why the last attempt to connect failed, for an operator."""
         self._refuses_until = 0.0
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot be asked now, does not answer, or refused everything a moment ago."""
+        """Whether the server cannot be asked now, does not answer, or refused everything a moment ago."""
         return self.is_mute or self.refuses
 
     @property
     def is_mute(self) -> bool:
-        """Whether it cannot be asked now, or does not answer."""
+        """Whether the server cannot be asked now, or does not answer."""
         return self.link is None or self.link.lost or self.link.silent_s > SILENT_S
 
     @property
     def refuses(self) -> bool:
-        """Whether it refused everything a moment ago."""
+        """Whether the server refused everything a moment ago."""
         return asyncio.get_running_loop().time() < self._refuses_until
 
     def refuses_all(self) -> None:
-        """It answered that it refuses everything."""
+        """Note that the server answered that it refuses everything."""
         self._refuses_until = asyncio.get_running_loop().time() + SILENT_S
 
     def begin(self) -> asyncio.Future[Link]:
-        """Connect, unless that is in progress; a future of the connection."""
+        """Connect, unless that is in progress; returns a future for the connection."""
         if self._coming is None or self._coming.done():
             self._coming = asyncio.get_running_loop().create_future()
             self._connecting = asyncio.create_task(self._connect(self._coming))
         return self._coming
 
     async def connected(self, deadline: float) -> Link:
-        """The connection; waits for it until the deadline (loop time). Raises Unavailable, Retired."""
+        """The connection; waits for it up to the deadline (loop time). Raises Unavailable, Retired."""
         if self.retired:
             raise Retired
         if self.link and not self.link.lost:
@@ -104,7 +104,7 @@ class Server:
         return await within(deadline, self.begin())
 
     async def _connect(self, coming: asyncio.Future[Link]) -> None:
-        """Try to connect until that succeeds."""
+        """Try to connect until an attempt succeeds."""
         pause = _SHORTEST_PAUSE
         while True:
             try:
@@ -133,7 +133,7 @@ class Server:
 
     async def _linked(self) -> Link:
         link = await self._open(lambda connection: Link(connection, self._timeout_s, self._meter))
-        try:  # a script unknown to Redis would be sent again, behind later commands
+        try:  # a script that Redis does not know would be sent again, after later commands
             await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in self._loaded))
         except BaseException:
             link.lose()
@@ -141,7 +141,7 @@ class Server:
         return link
 
     async def _open(self, wire: Callable[[Any], W]) -> W:
-        """A new connection. Raises RedisError or OSError (a time-out is one)."""
+        """Open a new connection. Raises RedisError or OSError (which includes time-outs)."""
         connection = await self._reach()
         try:
             async with asyncio.timeout(self._timeout_s):  # the handshake too
@@ -158,7 +158,7 @@ class Server:
                 if self.retired:
                     raise Unavailable(f"{LOST}another server has the shard now")
                 if self._ear is None or self._ear.lost:
-                    async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for this, and it may be gone
+                    async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for this; it may be gone
                         self._ear = await self._open(lambda connection: Ear(connection, self._timeout_s))
                 ear = self._ear
             await ear.hear(channel, heard, connected)
@@ -166,8 +166,8 @@ class Server:
             raise Unavailable(f"{LOST}{reason(error)}") from None
 
     def replace(self) -> None:
-        """Open another connection: this one leads to a server that is no longer a master. Pending commands are answered
-        on it."""
+        """Open another connection: the current one leads to a server that is no longer a master. Pending commands are
+        still answered on the old connection."""
         link = self.link
         if link and not link.lost and asyncio.get_running_loop().time() - self._since > _SETTLED_S:
             self.link = None
@@ -179,7 +179,7 @@ class Server:
 
     def leave_behind(self) -> None:
         """Hang up and open another connection: another server has taken over, or this one was lost silently."""
-        if self._connecting and self._coming and not self._coming.done():  # perhaps to the old server
+        if self._connecting and self._coming and not self._coming.done():  # connecting, perhaps to the old server
             self._connecting.cancel()
             self._connecting = asyncio.create_task(self._connect(self._coming))
         if self.link:
@@ -188,13 +188,13 @@ class Server:
             self._ear.lose()
 
     def retire(self) -> None:
-        """Stop using the server. If it still answers, its connection closes when all pending commands are answered."""
+        """Stop using the server. If it still answers, its connection closes once all pending commands are answered."""
         self.retired = True
         if self._connecting:
             self._connecting.cancel()
         if self._coming and not self._coming.done():
             self._coming.set_exception(Retired())
-            self._coming.exception()  # seen, should nobody wait for it
+            self._coming.exception()  # marked as retrieved, in case nobody waits
         if self._ear:
             self._ear.lose()
         if self.link and self.is_mute:
@@ -203,7 +203,7 @@ class Server:
             self.link.leave()
 
     async def close(self) -> None:
-        """Hang up for good; returns when the sockets are closed."""
+        """Hang up for good; returns once the sockets are closed."""
         self.retire()
         if self._connecting:
             await asyncio.gather(self._connecting, return_exceptions=True)
@@ -214,8 +214,8 @@ class Server:
 
 
 class Standalone:
-    """A Redis at one address. Behind a name or a proxy another server may replace it at any time: then the old one
-    answers READONLY, and a new connection leads to the new one."""
+    """A Redis at one address. Behind a name or a proxy, another server may take its place at any time: then the old
+    server answers READONLY, and a new connection leads to the new server."""
 
     def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None:
         self._server = Server("redis", self._reach, timeout_s, meter)
@@ -225,11 +225,11 @@ class Standalone:
         return self._url.connection()
 
     def of(self, key: str | bytes | None) -> Server | None:
-        """The server of a key if it is known; for None any server."""
+        """The only server."""
         return self._server
 
     async def find(self, key: str | bytes | None, deadline: float) -> Server:
-        """As `of`, but waits until it is known. Raises Unavailable at the deadline (loop time)."""
+        """The only server."""
         return self._server
 
     async def all(self, deadline: float) -> list[Server]:
@@ -244,7 +244,7 @@ class Standalone:
 
     @property
     def trouble(self) -> str:
-        """Why the last attempt to connect failed; for an operator."""
+        """Why the last attempt to connect failed, for an operator."""
         return self._server.trouble
 
     async def close(self) -> None:

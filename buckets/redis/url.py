@@ -1,4 +1,4 @@
-"""The URL of a Redis: what it leads to, and how connections to its servers are made.
+"""The URL of a Redis: its servers, and how connections to them are made.
 
     redis://, rediss:// (TLS), unix://            one server
     redis+sentinel://h1,h2:26379,h3/name          the master of this name, according to the Sentinels at h1, h2, h3
@@ -8,9 +8,9 @@
 are those of redis-py, which makes the connections; Sentinels have their own (`?sentinel_username=…`,
 `?sentinel_password=…`).
 
-With TLS all connections of a URL share one context, which is made again when its files change. redis-py would make one
-for each connection, which holds up the event loop for some 50 ms, and would trust the authorities of the system beside
-those that the URL names.
+With TLS, all connections of a URL share one context, which is created again when its files change. redis-py would
+create one for each connection, which holds up the event loop for some 50 ms, and would trust the system's authorities
+in addition to those that the URL names.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ _Stamps = tuple[object, ...]
 
 
 class Contexts:
-    """The context of a URL's connections, by what redis-py read from its parameters (`ssl_ca_certs` and others)."""
+    """The TLS context of a URL's connections, made from the parameters that redis-py read (`ssl_ca_certs` and
+    others)."""
 
     def __init__(self) -> None:
         self._context: ssl.SSLContext | None = None
         self._stamps: _Stamps = ()
 
     def give(self, connection: Any) -> None:
-        """Have a connection of redis-py, not open yet, use the context. Files that do not load leave the one of before;
-        without one, raises OSError."""
+        """Make a redis-py connection, not open yet, use the context. If the files do not load, the previous context
+        stays in use; if there is none, raises OSError."""
         options = getattr(connection, "ssl_context", None)
         if options is None:  # no TLS
             return
@@ -54,7 +55,7 @@ class Contexts:
         try:
             self._context = _made(options)
             self._stamps = stamps
-        except OSError as error:  # as ssl's errors are
+        except OSError as error:  # includes ssl's errors
             if self._context is None:
                 files = ", ".join(filter(None, (options.ca_certs, options.certfile, options.keyfile)))
                 why = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else error
@@ -62,7 +63,7 @@ class Contexts:
 
 
 def _stamp(path: str | None) -> object:
-    """What changes with a file."""
+    """A value that changes when a file changes."""
     try:
         found = Path(path).stat() if path else None
     except OSError:
@@ -71,8 +72,8 @@ def _stamp(path: str | None) -> object:
 
 
 def _made(options: Any) -> ssl.SSLContext:
-    """A context as the parameters ask for. The authorities of the system count only when the URL names none."""
-    folder = getattr(options, "ca_path", None)  # older versions of redis-py lack this one and the password
+    """A context according to the parameters. The system's authorities count only if the URL names none."""
+    folder = getattr(options, "ca_path", None)  # older versions of redis-py lack this option and the password
     context = ssl.create_default_context(cafile=options.ca_certs, capath=folder, cadata=options.ca_data)
     context.check_hostname = options.check_hostname
     context.verify_mode = options.cert_reqs
@@ -81,7 +82,7 @@ def _made(options: Any) -> ssl.SSLContext:
     for flag in options.exclude_verify_flags or ():
         context.verify_flags &= ~flag
     if options.certfile or options.keyfile:
-        # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+        # Without this, OpenSSL would ask on the terminal for the password of an encrypted key.
         password = getattr(options, "password", None) or ""
         context.load_cert_chain(options.certfile or options.keyfile, options.keyfile, password)
     if options.min_version is not None:
@@ -111,19 +112,19 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Url:
-    """A parsed URL. `addresses`: of the Sentinels, or of some servers of the Cluster."""
+    """A parsed URL. `addresses`: the addresses of the Sentinels, or of some servers of the Cluster."""
 
     kind: Kind
     addresses: tuple[Address, ...]
     master: str
-    """Its name, with Sentinels."""
-    _maker: Any = field(repr=False)  # redis-py's, untyped; it and what follows know passwords
+    """The name of the master, with Sentinels."""
+    _maker: Any = field(repr=False)  # redis-py's, untyped; this field and the next contain passwords
     _for_sentinels: dict[str, Any] = field(repr=False)
     _contexts: Contexts = field(default_factory=Contexts, repr=False, compare=False)
 
     def connection(self, address: Address | None = None) -> Any:
-        """A connection of redis-py, not yet open, to an address, or to the only server. Raises OSError when the files
-        for TLS do not load."""
+        """A redis-py connection, not yet open, to an address, or to the only server. Raises OSError if the TLS files do
+        not load."""
         return self._made({} if address is None else address._asdict())
 
     def sentinel_connection(self, address: Address) -> Any:
@@ -133,14 +134,14 @@ class Url:
     def _made(self, other: dict[str, Any]) -> Any:
         connection = self._maker.connection_class(**self._maker.connection_kwargs | other)
         self._contexts.give(connection)
-        # Redis 7.0 does not know CLIENT SETINFO, nor an ACL that allows it.
+        # Redis 7.0 does not know CLIENT SETINFO, or an ACL that allows it.
         if not _NO_DRIVER:
             connection.lib_name = connection.lib_version = None
         return connection
 
 
 def read_url(url: str, timeout_s: float) -> Url:
-    """Parse a URL. An invalid one raises ValueError or TypeError, whose message may contain its password."""
+    """Parse a URL. An invalid URL raises ValueError or TypeError, whose message may contain its password."""
     if "+" not in url.partition("://")[0]:
         return _checked(Url("standalone", (), "", _maker(url, timeout_s), {}))
     found = _URL.fullmatch(url)
@@ -170,8 +171,8 @@ def _address(text: str, port: int) -> Address:
     return Address(found[1].strip("[]"), int(found[2] or port))
 
 
-# Without it, each connection reads the metadata of redis-py's package, which takes longer than to connect. Older
-# releases of redis-py do not know it.
+# Without this option, each connection reads the metadata of redis-py's package, which takes longer than connecting.
+# Older releases of redis-py do not have the option.
 _NO_DRIVER = {"driver_info": None} if "driver_info" in signature(AbstractConnection.__init__).parameters else {}
 
 
@@ -184,17 +185,17 @@ def _maker(url: str, timeout_s: float) -> Any:
         retry=Retry(NoBackoff(), 0),
         client_name="jobqueue",
     )
-    # A URL may set these, but we depend on them.
+    # A URL may set these options, but we depend on our values.
     pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None, **_NO_DRIVER)
     return pool
 
 
 def _checked(url: Url) -> Url:
-    """Raise the error of an unknown parameter, or of a wrong one, now and not at the first connection."""
+    """Raise the error for an unknown or wrong parameter now, not at the first connection."""
     try:
         url.connection(url.addresses[0] if url.addresses else None)
     except OSError:
-        pass  # files for TLS that do not load yet
+        pass  # TLS files that do not load yet
     except RedisError as error:
         raise ValueError(str(error)) from None
     return url

@@ -1,4 +1,4 @@
-"""Making occurrences: what this process does for the schedules whose time has come, as its timers report it."""
+"""Creating occurrences: what this process does for schedules whose time has come, as reported by its timers."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ from buckets.scripts import Value
 
 log = logging.getLogger(__name__)
 
-MOST_JOBS = 100  # that a script makes: a millisecond or two
-_MOST_BYTES = 1 << 19  # of their bodies and options; the definition is read and written with them
-_READ = 25  # schedules at a time: records have their bodies, and planning them takes 3 ms
-_FULL_S = 1.0  # after Redis had no room, before those that wait are tried again
+MOST_JOBS = 100  # that a script creates: takes a millisecond or two
+_MOST_BYTES = 1 << 19  # of their bodies and options; each script also reads and writes the definition
+_READ = 25  # schedules at a time: their records include bodies, and planning them takes 3 ms
+_FULL_S = 1.0  # after Redis had no room, before waiting schedules are tried again
 
 
 class Time(NamedTuple):
-    """The time of an occurrence, which its id has, and when the job is due; ms since the epoch."""
+    """The time of an occurrence, which is part of its id, and when the job is due; in ms since the epoch."""
 
     ms: int
     due: int
 
 
 class Plan(NamedTuple):
-    """What is to become of a schedule whose time has come."""
+    """What to do for a schedule whose time has come."""
 
     next: int
-    """The time behind `times`, ms since the epoch; 0: there is none."""
+    """The time after `times`, in ms since the epoch, or 0 if there is none."""
     times: Sequence[Time] = ()
-    """Of the occurrences to make, in their order."""
+    """The times of the occurrences to create, in their order."""
     topic: str = ""
-    """Where they are added, for figures."""
+    """The topic of the occurrences, for metrics."""
     copies: Sequence[tuple[str, NewJob]] = ()
-    """The job of an occurrence, or one for each topic of a virtual topic, and what its id has behind the time."""
+    """The job of an occurrence, or one job for each topic of a virtual topic, each with the suffix that its id has
+    after the time."""
     skips: bool = False
-    """Whether one is skipped while the last is delayed, ready or reserved."""
+    """Whether an occurrence is skipped while the last one is delayed, ready or reserved."""
     missed: int = 0
-    """The first time that nobody made an occurrence at; 0: there is none."""
+    """The first time for which no occurrence was created, or 0 if there is none."""
 
 
 Planner = Callable[[Schedule, int], Awaitable[Plan]]
-"""Plans what is due of a schedule at a time (ms since the epoch). Raises ValueError for a definition that it cannot
+"""Plans what is due in a schedule at a time (ms since the epoch). Raises ValueError for a definition that it cannot
 read."""
 
 
@@ -60,9 +61,9 @@ class _Work(NamedTuple):
     schedule: Schedule | None
     plan: Plan
     shapes: Sequence[Shape] = ()
-    """Of the plan's copies."""
+    """The shapes of the plan's copies."""
     rest: Plan | None = None
-    """What follows, if one script must not make all."""
+    """The rest of the plan, if it is too much for one script."""
 
     @property
     def jobs(self) -> int:
@@ -70,16 +71,17 @@ class _Work(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the jobs to be made."""
+        """The bytes of the jobs to create."""
         body = len(self.plan.copies[0][1].body) if self.plan.copies else 0
         return len(self.plan.times) * sum(len(shape.front) + body for shape in self.shapes)
 
 
 class Occurrences:
-    """Makes the occurrences of a namespace's schedules.
+    """Creates the occurrences of a namespace's schedules.
 
-    What the timers of a shard report is worked off in turn, so that thousands at once hold up nothing else in this
-    process. Those that wait for room have a turn of their own, and at most half of the time.
+    The schedules that the timers of a shard report are handled one batch after the other, so that thousands at once
+    hold up nothing else in this process. Schedules that wait for room have a queue of their own, and use at most half
+    of the time.
     """
 
     def __init__(self, schedules: Schedules, plan: Planner) -> None:
@@ -87,14 +89,14 @@ class Occurrences:
         self._pool = schedules.pool
         self._plan = plan
         self._in_work: set[tuple[int, str]] = set()
-        self._waiting: set[str] = set()  # those that found no room, and told of it
-        self._full: set[int] = set()  # the shards whose Redis had no room for the last ones
-        self._unreadable: dict[str, int] = {}  # the revisions that were told of
+        self._waiting: set[str] = set()  # schedules that found no room, which was logged
+        self._full: set[int] = set()  # the shards whose Redis had no room at the last attempt
+        self._unreadable: dict[str, int] = {}  # by name, the revisions that were logged
         self._turns: defaultdict[tuple[int, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._tasks: dict[asyncio.Task[None], bool] = {}  # whether each is for schedules that wait
+        self._tasks: dict[asyncio.Task[None], bool] = {}  # whether each task is for waiting schedules
 
     def meet(self, shard: int, bucket: int, names: Sequence[str]) -> None:
-        """Begin to make the occurrences of schedules that a bucket's timer has met; does not wait for it."""
+        """Begin to create the occurrences of schedules that a bucket's timer has met; does not wait for that."""
         new = [name for name in names if (shard, name) not in self._in_work]
         for waits in (False, True):
             some = [name for name in new if (name in self._waiting) == waits]
@@ -120,8 +122,8 @@ class Occurrences:
             self._in_work -= {(shard, name) for name in names}
 
     async def make(self, shard: int, bucket: int, names: Sequence[str]) -> None:
-        """Make what is due of these schedules, and set their next times. What there is no room for is left for the next
-        time that their timer meets them."""
+        """Create the occurrences that are due in these schedules, and set their next times. Occurrences for which there
+        is no room are left until their timer meets the schedules again."""
         for some in chunks(names, _READ):
             now, found = await self._schedules.read(shard, some)
             works = [await self._work(name, each, now) for name, each in zip(some, found, strict=True)]
@@ -131,7 +133,7 @@ class Occurrences:
                 left = [rest for batch in batches for rest in await self._make(shard, bucket, batch)]
 
     async def _make(self, shard: int, bucket: int, works: Sequence[_Work]) -> list[_Work]:
-        """Make what one script may make; returns what follows."""
+        """Create what one script may create; returns the remaining work."""
         try:
             answers = await self._pool.call(
                 "occur",
@@ -156,15 +158,15 @@ class Occurrences:
         return left
 
     async def _work(self, name: str, schedule: Schedule | None, now: int) -> _Work | None:
-        """What there is to do for a schedule; None: nothing can be done. Where nothing is due, its entry is put
-        right."""
+        """The work for a schedule, or None if nothing can be done. If nothing is due, the work only corrects its
+        entry."""
         if schedule is None or not 0 < schedule.next <= now:
             self._waiting.discard(name)
             return _Work(name, schedule, Plan(schedule.next if schedule else 0))
         try:
             plan = await self._plan(schedule, now)
             return _Work(name, schedule, plan, [self._pool.shape(job) for _, job in plan.copies])
-        except Exception as error:  # whatever is wrong with one, the others go on
+        except Exception as error:  # an error in one schedule must not stop the others
             if self._unreadable.get(name) != schedule.revision:
                 self._unreadable[name] = schedule.revision
                 unexpected = not isinstance(error, ValueError)
@@ -172,7 +174,7 @@ class Occurrences:
             return None
 
     def _arguments(self, work: _Work) -> Iterator[Value]:
-        """What occur.lua takes for a schedule."""
+        """The arguments of occur.lua for a schedule."""
         plan, schedule = work.plan, work.schedule
         seen = (schedule.revision, schedule.next) if schedule else (0, 0)
         body = plan.copies[0][1].body if plan.copies else b""
@@ -187,7 +189,7 @@ class Occurrences:
         if made:
             for shape in work.shapes:
                 self._pool.redis.meter.added(shape.topic, made)
-        if plan.missed and outcomes[:1] != ["full"]:  # else the next plan decides what was missed
+        if plan.missed and outcomes[:1] != ["full"]:  # if full, the next plan decides what was missed
             log.warning("schedule.missed", extra={"schedule": work.name, "since": plan.missed / 1000, "made": made})
         for time, outcome in zip(plan.times, outcomes, strict=False):
             if outcome == "blocked":
@@ -200,14 +202,15 @@ class Occurrences:
             self._waiting.discard(work.name)
 
     def _note_waiting(self, work: _Work, code: str, *, told: bool) -> None:
-        """A schedule has to wait, which is logged once until it goes on; where Redis is full, for one of its shard."""
+        """Note that a schedule has to wait. This is logged once until the schedule continues; if Redis is full, for
+        only one schedule of the shard."""
         if not told:
             log.warning("schedule.waits", extra={"schedule": work.name, "code": code})
         self._waiting.add(work.name)
         self._pool.redis.meter.occurred(work.plan.topic, "waiting")
 
     async def close(self) -> None:
-        """Wait for the work in progress, but not for room."""
+        """Wait for the work in progress, but not for schedules that wait for room."""
         for task, waits in list(self._tasks.items()):
             if waits:
                 task.cancel()
@@ -216,7 +219,7 @@ class Occurrences:
 
 
 def _page(work: _Work) -> _Work:
-    """As much as one script may make."""
+    """The part of the work that one script may do, with the rest in `rest`."""
     most, plan = MOST_JOBS // max(len(work.shapes), 1), work.plan
     if work.size > _MOST_BYTES:
         most = min(most, _MOST_BYTES * len(plan.times) // work.size)
@@ -228,7 +231,7 @@ def _page(work: _Work) -> _Work:
 
 
 def _scripts(works: Sequence[_Work]) -> Iterator[list[_Work]]:
-    """Split them into what one script may take."""
+    """Split works into the batches that one script may handle."""
     some: list[_Work] = []
     jobs = size = 0
     for work in works:

@@ -1,4 +1,4 @@
-"""The record of a schedule, as Python reads it, and packs it for a script that puts it back. Its layout is in
+"""The record of a schedule: Python reads it, and packs it for a script that restores it. Its layout is in
 buckets/layout.py; only scripts write it."""
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ class Schedule(NamedTuple):
     name: str
     bucket: int
     revision: int
-    """us since the epoch, when it was defined; that of a later definition is greater."""
+    """us since the epoch, when it was defined; a later definition has a greater revision."""
     start: int
     """Where an interval counts from."""
     next: int
-    """When its next occurrence is; 0: never."""
+    """When its next occurrence is, or 0 for never."""
     last: int
-    """When the last occurrence that was made is; 0: none was."""
+    """The time of the last occurrence that was created, or 0 if there was none."""
     definition: bytes
 
 
 def unpack_schedule(name: str, raw: bytes) -> Schedule:
-    """Read a record. Raises ValueError if it is not one of this version."""
+    """Read a record. Raises ValueError if it is not a record of this version."""
     if len(raw) < SCHEDULE_HEADER or raw[0] != VERSION or not SCHEDULE_HEADER <= raw[1] <= len(raw):
         raise ValueError("not the record of a schedule")
     values, at = [], 0
@@ -38,7 +38,7 @@ def unpack_schedule(name: str, raw: bytes) -> Schedule:
 
 
 def pack_schedule(schedule: Schedule) -> bytes:
-    """Its record. Raises OverflowError for what none can have."""
+    """The record of a schedule. Raises OverflowError for values that do not fit the layout."""
     _, bucket, revision, start, next_ms, last, definition = schedule
     values = (VERSION, SCHEDULE_HEADER, bucket, revision, start, next_ms, last)
     sizes = SCHEDULE_FIELDS.values()

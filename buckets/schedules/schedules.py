@@ -1,4 +1,4 @@
-"""The schedules of a namespace: one method for each thing that is done to one by its name, and their listing."""
+"""The schedules of a namespace: one method for each operation on a named schedule, and listing schedules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from buckets.pool.pool import Pool
 from buckets.schedules.record import Schedule, unpack_schedule
 from buckets.shards import MOST
 
-_SCANNED = 50  # records a step of a listing
+_SCANNED = 50  # records per step of a listing
 
 
 class Seen(NamedTuple):
-    """What a caller has read of a schedule before it defines it: the time (ms since the epoch), and what there was."""
+    """What a caller has read before it defines a schedule: the time (ms since the epoch), and the existing schedule, if
+    any."""
 
     now: int
     schedule: Schedule | None
@@ -29,23 +30,24 @@ class Schedules:
         self.pool = pool
 
     def shard(self, name: str) -> int:
-        """The shard of a schedule, which is that of its occurrences."""
+        """The shard of a schedule, which is also the shard of its occurrences."""
         return shard_of(name, len(self.pool.keys))
 
     async def read(self, shard: int, names: Sequence[str]) -> tuple[int, list[Schedule | None]]:
-        """The time (ms since the epoch) and schedules of a shard; None where there is none that can be read."""
+        """The time (ms since the epoch) and schedules of a shard, with None for a schedule that does not exist or
+        cannot be read."""
         now, *records = await self.pool.call("read_schedules", shard, names, now=self.pool.clock.now())
         return now, [_unpacked(*each) for each in zip(names, records, strict=True)]
 
     async def see(self, name: str) -> Seen:
-        """A schedule as it is now."""
+        """Read a schedule, for `define`."""
         now, (schedule,) = await self.read(self.shard(name), [name])
         return Seen(now, schedule)
 
     async def define(self, name: str, seen: Seen, definition: bytes, start: int, next_ms: int) -> str:
-        """Define a schedule, or redefine it: returns created, existing (for the same definition as before, which
-        keeps its times), replaced, or changed if it is not as it was seen and nothing was done. `start`, `next_ms`: see
-        Schedule. Raises NoRoom."""
+        """Define a schedule, or redefine it: returns created, existing (for the same definition as before, which keeps
+        its times), replaced, or changed if it has changed since it was seen, and nothing was done. `start`, `next_ms`:
+        see Schedule. Raises NoRoom."""
         result, _ = await self.pool.call(
             "define",
             self.shard(name),
@@ -60,8 +62,8 @@ class Schedules:
         return str(result.decode())
 
     async def undefine(self, seen: Schedule) -> int | None:
-        """Remove a schedule; returns how many of its occurrences are live, or None if it is not as it was seen and
-        nothing was done. Raises NotFound."""
+        """Remove a schedule; returns how many of its occurrences are live, or None if the schedule has changed since it
+        was seen, and nothing was done. Raises NotFound."""
         shard = self.shard(seen.name)
         result, last = await self.pool.call(
             "undefine", shard, now=self.pool.clock.now(), id=seen.name, seen=seen.revision
@@ -76,15 +78,15 @@ class Schedules:
         return live
 
     async def mend(self, shard: int, cursor: bytes) -> tuple[bytes, int]:
-        """Make the entries of some schedules agree with their records; returns the cursor for the next ones (`0`: these
-        were the last), and how many were wrong."""
+        """Correct the entries of some schedules to match their records; returns the cursor for the next schedules (`0`
+        if these were the last), and how many entries were wrong."""
         following, _, faults = await self.pool.call(
             "mend_schedules", shard, now=self.pool.clock.now(), buckets=self.pool.buckets, cursor=cursor
         )
         return following, len(faults) // 2
 
     async def count(self) -> int:
-        """How many there are."""
+        """The number of schedules."""
         return sum(await asyncio.gather(*(self._count(keys) for keys in self.pool.keys)))
 
     async def _count(self, keys: Keys) -> int:
@@ -96,8 +98,8 @@ class Schedules:
             return 0  # another program's key is in their place
 
     async def page(self, shard: int, cursor: int, pattern: str) -> tuple[list[Schedule], int]:
-        """Some schedules of a shard whose names match a pattern of Redis, and the cursor for the next ones (0: these
-        were the last). One that exists all the time is met, perhaps twice."""
+        """Some schedules of a shard whose names match a Redis pattern, and the cursor for the next ones (0 if these
+        were the last). A schedule that exists throughout is returned at least once, perhaps twice."""
         found, flat = await self.pool.redis.read(
             "HSCAN", self.pool.keys[shard].schedules, cursor, "MATCH", pattern, "COUNT", _SCANNED
         )
@@ -110,4 +112,4 @@ def _unpacked(name: str, raw: bytes | None) -> Schedule | None:
     try:
         return unpack_schedule(name, raw) if raw is not None else None
     except ValueError:
-        return None  # the next move that finds it sets it aside
+        return None  # the next move that finds the record sets it aside

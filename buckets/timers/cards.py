@@ -1,8 +1,8 @@
-"""Cards: what each live instance says about itself, and the timers that it holds.
+"""Cards: what each live instance reports about itself, and the timers that it holds.
 
 An instance writes its card once it is on the list of members (members.py), and again whenever it holds other timers.
-Whoever strikes it off the list removes its card in the same script. A card decides nothing: it is for people who look
-at a service of several processes.
+The script that removes the instance from the list also removes its card. Nothing depends on a card: it is for people
+who inspect a service of several processes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from buckets.waiting.pollers import name_in, waiting_in
 
 log = logging.getLogger(__name__)
 
-_SETTLED_S = 0.1  # after a change, as timers come and go together
-_AGAIN_S = 1.0  # after Redis did not answer
+_SETTLED_S = 0.1  # wait after a change, as several timers change at once
+_AGAIN_S = 1.0  # before a retry, after Redis did not answer
 
 Timers = dict[int, list[int]]
 """The buckets whose timers an instance holds, by shard."""
@@ -33,39 +33,39 @@ Timers = dict[int, list[int]]
 
 @dataclass(slots=True)
 class About:
-    """What an instance says about itself."""
+    """What an instance reports about itself."""
 
     host: str
     pid: int
     worker: int | None
-    """Its number in its supervisor; None: it has none."""
+    """Its number in its supervisor, or None if it has no supervisor."""
     version: str
     name: str = ""
-    """What people call it; empty until it listens."""
+    """The name for people; empty until the instance listens."""
     started: int = 0
-    """When, in ms since the epoch by Redis's clock."""
+    """When it started, in ms since the epoch by Redis's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A live instance as all others see it."""
+    """A live instance as other instances see it."""
 
     signed: int
     """When it last signed the list of members, in ms since the epoch."""
     name: str
-    """Empty where it is not known."""
+    """Empty if unknown."""
     about: About | None
-    """None where it has written no card, as it has just started, or is of a version that writes none."""
+    """None if it has written no card, because it has just started or its version writes none."""
     timers: Timers
     waiting: int
-    """Pops that wait."""
+    """How many pops wait."""
 
 
 class Card:
     """The card of this instance."""
 
     def __init__(self, shards: Shards, members: Members, locks: Sequence[Locks], about: About) -> None:
-        """`about`: without `started`, which is now."""
+        """`about`: without `started`, which becomes the time of this call."""
         self._shards = shards
         self._members = members
         self._locks = locks
@@ -73,12 +73,12 @@ class Card:
         self._begun = asyncio.get_running_loop().time()
 
     def rename(self, name: str) -> None:
-        """Have it say another name."""
+        """Change the name on the card."""
         self._about.name = name
         self._members.card_is_due.set()
 
     async def write(self) -> None:
-        """Write it, unless this instance is not on the list of members."""
+        """Write the card, unless this instance is not on the list of members."""
         about = self._about
         if not about.started:
             age_s = asyncio.get_running_loop().time() - self._begun
@@ -91,7 +91,7 @@ class Card:
         return {shard: buckets for shard, buckets in held.items() if buckets}
 
     async def run(self) -> None:
-        """Write it whenever it is due, until cancelled."""
+        """Write the card whenever it is due, until cancelled."""
         due = self._members.card_is_due
         while True:
             await due.wait()
@@ -107,8 +107,8 @@ class Card:
 
 
 async def read_instances(shards: Shards, reaches: Callable[[str], bool] | None = None) -> list[Instance]:
-    """The live instances by their names, those without one last. With `reaches`, only pops of workers count that ask
-    for a topic of which it says yes."""
+    """The live instances, sorted by name, those without a name last. With `reaches`, only the pops of workers that ask
+    for a topic for which `reaches` returns True are counted."""
     flat = await shards.call("read_instances", 0)
     return sorted(_instances(flat, reaches), key=lambda each: (not each.name, each.name, each.signed))
 
@@ -121,7 +121,7 @@ def _instances(flat: Sequence[bytes], reaches: Callable[[str], bool] | None) -> 
 
 
 def _read(card: bytes) -> tuple[About | None, Timers]:
-    """What a card says; nothing where another program wrote in its place."""
+    """The content of a card; empty if another program wrote in its place."""
     with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
         found: dict[str, Any] = json.loads(card)
         worker = found["worker"]

@@ -1,4 +1,5 @@
-"""The time of a test service: it stands still until it is advanced, and then everything happens that was due meanwhile.
+"""The time of a test service: it stands still until it is advanced, and then everything that fell due meanwhile
+happens.
 
 An advance goes from one due time to the next, so that each job moves at its own time, as the timers would have moved
 it: a lease that ends begins its back-off at its end, not at the end of the advance. No other script runs in between.
@@ -23,19 +24,19 @@ from buckets.scripts import Value
 from buckets.timers.sweep import Sweep
 from buckets.waiting.waiting import Waiting
 
-# Who is alive, who polls, who has access, and what was done: not about jobs.
+# About live instances, pollers, access and the log of actions, not about jobs.
 _BY_REAL_TIME = {"sign_in", "report_workers", "write_tokens", "lease_rate", "note_actions"}
 
 
 class SteppedPool(Pool):
-    """A pool in which each script runs a microsecond after the one before. For whoever advances the clock; all others
-    use a `QueuedPool`."""
+    """A pool in which each script runs a microsecond after the previous one. Used only to advance the clock; everything
+    else uses a `QueuedPool`."""
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: SteppedClock) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
         self.clock: SteppedClock = clock
         for lane in self._lanes:
-            lane.closed = True  # what they send does not wait for its turn
+            lane.closed = True  # their scripts would not wait for their turn
 
     async def call(
         self,
@@ -47,7 +48,7 @@ class SteppedPool(Pool):
         orphan: Orphan | None = None,
         **arguments: Value,
     ) -> Any:
-        """As `Shards.call`. The time is taken when the script is sent, which may be long after the caller asked."""
+        """As `Shards.call`. The time is that of sending the script, which may be long after the caller's request."""
         if "now" in arguments:
             arguments["now"] = "" if script in _BY_REAL_TIME else self.clock.step()
         return await super().call(script, shard, rest, repeat=repeat, orphan=orphan, **arguments)
@@ -57,12 +58,12 @@ class QueuedPool(SteppedPool):
     """A pool whose scripts wait for each other, and for the end of an advance of the clock."""
 
     async def call(self, script: str, shard: int, rest: Sequence[Value] = (), **arguments: Any) -> Any:
-        """As `SteppedPool.call`, when it is this script's turn."""
+        """As `SteppedPool.call`, once it is this script's turn."""
         async with self.clock.in_use:
             return await super().call(script, shard, rest, **arguments)
 
 
-# What is the service's own, not the jobs'.
+# Keys of the service itself, not of jobs.
 _KEPT = ("meta", *(FAMILIES[family] for family in ("MEMBERS", "CARDS", "LOCK", "WORKERS", "TOKENS")))
 
 
@@ -82,8 +83,8 @@ class HeldTime:
         return self._clock.now_us // 1000
 
     async def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds pass, at least: due times are whole ones and were rounded up. When this returns, what
-        fell due is ready, and pops that wait for it have been woken."""
+        """Let at least `ms` milliseconds pass: due times are whole milliseconds, rounded up. On return, jobs that fell
+        due are ready, and pops that wait for them have been woken."""
         async with self._clock.in_use:
             await self._pass_until(-(-self._clock.now_us // 1000) * 1000 + ms * 1000)
         for sweep in self._sweeps:
@@ -91,9 +92,9 @@ class HeldTime:
         self._waiting.look_again()
 
     async def _pass_until(self, end_us: int) -> None:
-        """Move what falls due until then, each bucket's at its time."""
+        """Move the entries of all buckets that fall due until `end_us`, each at its own time."""
         buckets = [(shard, bucket) for shard in range(len(self._pool.keys)) for bucket in range(self._pool.buckets)]
-        due: dict[tuple[int, int], float] = dict.fromkeys(buckets, 0)  # all are looked at once
+        due: dict[tuple[int, int], float] = dict.fromkeys(buckets, 0)  # every bucket is checked once
         while min(due.values()) <= end_us:
             shard, bucket = min(buckets, key=due.__getitem__)
             self._clock.now_us = max(self._clock.now_us, int(due[shard, bucket]))
@@ -102,7 +103,7 @@ class HeldTime:
             due[shard, bucket] = self._clock.now_us + wait_us if wait_us >= 0 else math.inf
             if met:
                 await self._occurrences.make(shard, bucket, met)
-                due |= {each: 0 for each in buckets if each[0] == shard}  # one may hold what was made
+                due |= {each: 0 for each in buckets if each[0] == shard}  # any of these may hold the created jobs
         self._clock.now_us = max(self._clock.now_us, end_us)
 
     async def reset(self) -> None:

@@ -1,11 +1,11 @@
 """The locks of the timers.
 
-A bucket's timer runs in the one process that holds the bucket's lock. That saves work and guards nothing: a move is
-atomic by itself, so two timers on one bucket do no harm. The assignment (members.py) says which locks an instance
-should have; one script for all locks of a shard keeps and takes these, and gives up the others. It respects the locks
-of live instances, and takes those of dead ones at once. A lock that is given up rings the bell.
+A bucket's timer runs in the one process that holds the bucket's lock. The lock only saves work; correctness does not
+depend on it: a move is atomic by itself, so two timers on one bucket do no harm. The assignment (members.py) says which
+locks an instance should have; one script for all locks of a shard keeps and takes these locks, and releases the others.
+It respects the locks of live instances, and takes the locks of dead ones at once. Releasing a lock rings the bell.
 
-The holder trusts a lock for less time than Redis keeps it: a lease is given up before it ends.
+The holder trusts a lock for less time than Redis keeps it: the holder stops before the lease ends.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 LEASE_S = 6.0
 BEAT_S = 3.0
 _TRUST_S = 5.4
-_AGAIN_S = 0.15  # after a beat that failed, or missed a lock that its owner has not given up yet
-_GIVE_UP_S = 1.0  # that a shutdown waits for Redis
+_AGAIN_S = 0.15  # after a beat that failed, or missed a lock that its owner has not released yet
+_GIVE_UP_S = 1.0  # how long a shutdown waits for Redis
 
 
 async def beat(
     shards: Shards, shard: int, token: str, lease_ms: int, *, wanted: Sequence[bool], living: Sequence[bytes]
 ) -> list[bool]:
-    """For the instance of a token, keep or take each wanted lock of the shard that no other living instance holds, and
-    give up the rest. Returns for each lock whether the instance has it now. Raises NoMeta."""
+    """For the instance with this token, keep or take each wanted lock of the shard that no other living instance holds,
+    and release the rest. Returns for each lock whether the instance holds it now. Raises NoMeta."""
     bits = "".join([str(int(each)) for each in wanted])
     *taken, events, touches, has_stream = await shards.call(
         "beat", shard, living, token=token, lease=lease_ms, wanted=bits
@@ -57,11 +57,12 @@ class Locks:
         self.shard = shard
         self.held = [asyncio.Event() for _ in range(pool.buckets)]
         self.last_answer = 0.0
-        """When Redis answered last: the loop's time at the question."""
+        """When the last request that Redis answered was sent, by the loop's clock."""
 
     async def tick(self) -> bool:
-        """Beat once: keep and take the locks that should be ours, give up the others. Whether that is so now."""
-        # A stale list does not say who has died since: then every free lock may be taken by anyone.
+        """Beat once: keep and take the locks that should be ours, release the others. Returns whether we hold exactly
+        these now."""
+        # A stale list does not show which instances have died since: then any instance may take any free lock.
         is_stale = bool(self._members.living) and self._members.is_stale()
         wanted = [True] * len(self.held) if is_stale else self._members.assigned(self.shard)
         loop = asyncio.get_running_loop()
@@ -92,18 +93,18 @@ class Locks:
         (event.set if mine else event.clear)()
 
     async def run(self) -> None:
-        """Beat until cancelled; then the locks are given up."""
+        """Beat until cancelled; then release the locks."""
         try:
             while True:
                 self._free.clear()
                 pause = await self._ticked()
                 if await self._woken(pause):
-                    self._members.refresh_now()  # the instance that gave up locks may be gone
+                    self._members.refresh_now()  # the instance that released locks may be gone
         finally:
             await self._give_up()
 
     async def _ticked(self) -> float:
-        """As `tick`, where there is something to ask for; returns after how many seconds to do so again."""
+        """As `tick`, if a lock concerns this instance; returns after how many seconds to tick again."""
         if not self._is_concerned():
             return BEAT_S
         try:
@@ -115,8 +116,8 @@ class Locks:
         return _AGAIN_S
 
     def _is_concerned(self) -> bool:
-        """Whether a lock is ours or should be. While the list is stale, all instances ask: one of them must learn
-        whether Redis answers."""
+        """Whether a lock is ours or should be ours. While the list is stale, this is True in all instances, as one of
+        them must find out whether Redis answers."""
         return (
             any(self._members.assigned(self.shard))
             or any(each.is_set() for each in self.held)

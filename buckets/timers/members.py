@@ -1,21 +1,23 @@
 """Members: the instances that are alive, and the timers that each of them is assigned.
 
-Each process that runs timers signs a list in Redis several times a second, with a token of its own. It reads who else
-did only when one of them might have to be struck off by what was read last, and often enough to see new ones: the
-commands of an idle service are mostly these. An instance that has not signed for a while is struck off: it died, or
-stands still. From the same list all derive the same assignment, so each timer has one instance, and the load is even.
+Each process that runs timers signs a list in Redis several times a second, with a token of its own. Most commands of an
+idle service are for this, so a process reads the list only when a member may have to be removed, according to the last
+reading, and often enough to see new members. An instance that has not signed for a while is removed: it died, or stands
+still. All instances derive the same assignment from the same list, so each timer has one instance, and the load is
+even.
 
-The list guards nothing, and neither do the locks that follow it (locks.py): while it cannot be read, its last state
-goes on to hold.
+Correctness depends neither on the list nor on the locks that follow it (locks.py): while the list cannot be read, its
+last state remains in effect.
 
 All instances that read the same list of members compute the same assignment without talking to each other: by
 rendezvous hashing (Thaler and Ravishankar, 1998) with an even load. Two instances differ by at most one timer; when one
 joins or leaves, hardly any timer moves between the others.
 
 `ClockJumps` detects jumps of Redis's clock. Jobs follow Redis's clock wherever it goes. So an operator wants to know
-when it jumps: somebody set it, or another Redis, on a host with a different time, took over. It is compared with this
-process's monotonic clock, which nobody sets. Redis read its clock at some moment between our question and the answer's
-arrival: so a process that was paused, or a slow network, makes the comparison less exact, but is not taken for a jump.
+when it jumps: somebody set it, or another Redis, on a host with a different time, took over. Redis's clock is compared
+with this process's monotonic clock, which nobody sets. Redis reads its clock at some moment between our request and the
+arrival of the reply: so a paused process or a slow network makes the comparison less exact, but does not look like a
+jump.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from buckets.waiting.notifier import Notifier
 
 def assign(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
     """For each of the timers 0 to `timers` - 1, the token of its instance. `tokens` must not be empty."""
-    least, more = divmod(timers, len(tokens))  # `more` instances have one more than the least
+    least, more = divmod(timers, len(tokens))  # `more` instances have one timer more than `least`
     has = dict.fromkeys(tokens, 0)
     owners: dict[int, bytes] = {}
     for _, timer, token in sorted(score for each in tokens for score in _scores(timers, each)):
@@ -62,11 +64,11 @@ def _scores(timers: int, token: bytes) -> Iterator[tuple[float, int, bytes]]:
 
 log = logging.getLogger(__name__)
 
-_EXACT_S = 0.1  # a slower answer is too inexact to compare two clocks
+_EXACT_S = 0.1  # a slower reply is too inexact to compare two clocks
 
 
 class ClockJumps:
-    """What is known of Redis's clock. `limit_s`: a jump by more is reported."""
+    """What this process knows of Redis's clock. `limit_s`: larger jumps are reported."""
 
     def __init__(self, meter: Meter, limit_s: float = 1.0) -> None:
         self._meter = meter
@@ -76,13 +78,13 @@ class ClockJumps:
         self._most = inf
 
     def compare(self, asked: float, answered: float, redis_s: float) -> float:
-        """Take in Redis's time, in s since the epoch, and the `time.monotonic` of the question and the answer. Returns
-        by how many seconds its clock has jumped ahead (below 0: back), and 0 for a jump within the limit."""
+        """Compare Redis's time, in s since the epoch, with the `time.monotonic` of the request and the reply. Returns
+        by how many seconds Redis's clock has jumped ahead (below 0 for back), or 0 for a jump within the limit."""
         if answered - asked < _EXACT_S:
             self._meter.compared(redis_s - time.time())
         least, most = redis_s - answered, redis_s - asked
         jump = max(least - self._most, 0.0) or min(most - self._least, 0.0)
-        if jump:  # or the clocks run at different rates: either way, what was known is void
+        if jump:  # or the clocks run at different rates: either way, the old bounds are void
             self._least, self._most = least, most
         else:
             self._least, self._most = max(least, self._least), min(most, self._most)
@@ -94,34 +96,33 @@ class ClockJumps:
 
 
 SIGN_S = 0.15
-LIFE_S = 0.45  # after its last signature
-_READ_S = 0.5  # between two looks at the list, at most
-_APART_S = 0.25  # the most between the last signatures of two live instances; when Redis stands still, all are old
-_STALE_S = 1.0  # without an answer: then it is logged, and the locks are looked after without the list
-_SPARE_S = 1.0  # once Redis answers again, for the other instances to find it, too
+LIFE_S = 0.45  # how long an instance counts as live after its last signature
+_READ_S = 0.5  # the longest time between two readings of the list
+_APART_S = 0.25  # the most between the last signatures of two live instances; if Redis stands still, all are old
+_STALE_S = 1.0  # without an answer: then the outage is logged, and the locks are handled without the list
+_SPARE_S = 1.0  # after Redis answers again, for the other instances to reach it, too
 _SPARED_S = 60.0  # instead of LIFE_S meanwhile
-_LEAVE_S = 1.0  # that a shutdown waits for Redis
+_LEAVE_S = 1.0  # how long a shutdown waits for Redis
 
 
 class Roll(NamedTuple):
-    """The list as it is once this instance has signed it."""
+    """The list after this instance has signed it."""
 
     now_us: int
     """Redis's time."""
     soonest_ms: int
-    """After which time another instance may be struck off; -1: none soon."""
+    """After how many ms the next instance may be removed, or -1 if none soon."""
     is_new: bool
-    """Whether the list did not hold this instance before."""
+    """True if the list did not contain this instance before."""
     version: int
-    """That of the records of tokens (buckets/access.py); 0 where there are none, or it was not asked for."""
+    """The version of the records of tokens (buckets/access.py), or 0 if there are none or it was not requested."""
     living: list[bytes]
     """The tokens of all instances."""
 
 
 async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versioned: bool = False) -> Roll:
-    """Sign the list. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
-    last signature is at most `apart_ms` older than ours. `versioned`: whether the answer is to have the version. Raises
-    NoMeta."""
+    """Sign the list. An instance that has not signed for `life_ms` is removed, unless we had not signed either: its
+    last signature is at most `apart_ms` older than ours. `versioned`: whether to request the version. Raises NoMeta."""
     now_us, soonest_ms, is_new, version, events, touches, has_stream, *living = await shards.call(
         "sign_in",
         0,
@@ -136,9 +137,10 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
 
 
 async def sign_again(shards: Shards, token: str, at_ms: int) -> bool:
-    """Sign the list at a time of Redis's clock, without reading it. Returns False if it does not hold the instance, or
-    Redis refuses: it is full, and lets only scripts like that of `sign` write; or the key is another program's."""
-    try:  # a plain command, as scripts cost an idle service twice as many
+    """Sign the list at a time by Redis's clock, without reading the list. Returns False if the list does not contain
+    the instance, or if Redis refuses: it is full, and lets only scripts like that of `sign` write; or the key is
+    another program's."""
+    try:  # a plain command: scripts would double the number of commands of an idle service
         return bool(await shards.redis.read("ZADD", shards.keys[0].members, "XX", "CH", at_ms, token))
     except Unavailable:
         raise
@@ -147,7 +149,7 @@ async def sign_again(shards: Shards, token: str, at_ms: int) -> bool:
 
 
 async def sign_out(shards: Shards, token: str) -> None:
-    """Take an instance off the list, and remove its card."""
+    """Remove an instance from the list, and remove its card."""
     await shards.call("sign_out", 0, token=token)
 
 
@@ -155,30 +157,30 @@ class Members:
     """The live instances, as this one knows them."""
 
     def __init__(self, pool: Pool, notifier: Notifier, clock_limit_s: float = 1.0) -> None:
-        """`clock_limit_s`: a jump of Redis's clock by more is reported."""
+        """`clock_limit_s`: larger jumps of Redis's clock are reported."""
         self._pool = pool
         self._notifier = notifier
         self._clock_jumps = ClockJumps(pool.redis.meter, clock_limit_s)
         self._refresh = asyncio.Event()
         self._outage = Outage(log, "roll.lost", "roll.found")
-        self._spare_until = 0.0  # the loop's time until which no instance is struck off
-        self._read_at = 0.0  # the loop's time at which the list is to be read again
+        self._spare_until = 0.0  # the loop's time until which instances are removed only after _SPARED_S
+        self._read_at = 0.0  # the loop's time at which the list must be read again
         self._ahead_s: float | None = None  # Redis's clock minus the loop's
         self.token = secrets.token_hex(8)
         self.living: list[bytes] = []
-        """Their tokens, in order, with our own; empty until Redis has answered once."""
+        """The tokens of the live instances, sorted, including our own; empty until Redis has answered once."""
         self._owners: list[bytes] = []  # of all timers, shard by shard
         self.last_answer = 0.0
-        """When Redis answered last: the loop's time at the question."""
+        """When the last request that Redis answered was sent, by the loop's clock."""
         self.card_is_due = asyncio.Event()
-        """Set when the card of this instance (cards.py) is to be written: it has come onto the list, or holds other
-        timers than before."""
+        """Set when the card of this instance (cards.py) must be written: the instance is new on the list, or holds
+        other timers than before."""
         self.on_version: Callable[[int, float], None] | None = None
-        """Called with the version of the records of tokens and the loop's time at the question, whenever the list was
-        read. None: Redis is not asked for it."""
+        """Called whenever the list was read, with the version of the records of tokens and the loop's time of the
+        request. If None, the version is not requested."""
 
     def redis_s(self) -> float:
-        """The time by the queue's clock, in Unix seconds; until Redis has answered once, by that of this host."""
+        """The time by the queue's clock, in Unix seconds; by this host's clock until Redis has answered once."""
         held = self._pool.clock.now()
         if held:
             return int(held) / 1e6
@@ -191,7 +193,7 @@ class Members:
         return [owner == own for owner in owners]
 
     def is_stale(self) -> bool:
-        """Whether Redis has not answered for the list for a second."""
+        """Whether Redis has not answered a request about the list for a second."""
         return asyncio.get_running_loop().time() - self.last_answer > _STALE_S
 
     def refresh_now(self) -> None:
@@ -216,7 +218,7 @@ class Members:
             log.error("namespace.lost", extra={"shard": 0})
             await self._pool.ensure_meta(0)
             log.info("namespace.found", extra={"shard": 0})
-            self._wake_locks()  # the other shards are as empty
+            self._wake_locks()  # the other shards are also empty
             return 0.0
         if self._clock_jumps.compare(asked, time.monotonic(), now_us / 1e6):
             self._wake_timers()
@@ -234,7 +236,7 @@ class Members:
         return self._pause(begun)
 
     async def tick_unread(self) -> float:
-        """As `tick`, without reading the list. One that is lost, or does not hold this instance, is read next."""
+        """As `tick`, without reading the list. A list that is lost, or does not contain this instance, is read next."""
         begun = asyncio.get_running_loop().time()
         if not await sign_again(self._pool, self.token, int(self.redis_s() * 1000)):
             self._read_at = 0.0
@@ -259,13 +261,14 @@ class Members:
             self._notifier.free(shard).set()
 
     def _wake_timers(self) -> None:
-        """Let all timers ask again how long nothing is due: they sleep by Redis's clock as it was before its jump."""
+        """Make all timers ask again when the next entry is due: they sleep according to Redis's clock before its
+        jump."""
         for shard in range(len(self._pool.keys)):
             for bucket in range(self._pool.buckets):
                 self._notifier.alarm(shard, bucket).set()
 
     async def run(self) -> None:
-        """Sign until cancelled; then this instance is taken off the list."""
+        """Sign until cancelled; then remove this instance from the list."""
         try:
             while True:
                 if self._refresh.is_set():
@@ -279,8 +282,9 @@ class Members:
             await self._leave()
 
     async def _ticked(self) -> float:
-        """As `tick`, or `tick_unread` if the list is to be read later; an error changes nothing, and is logged once."""
-        # The signature after this one would come too late to read the list.
+        """As `tick`, or as `tick_unread` if the list can be read later; an error changes nothing, and is logged
+        once."""
+        # Read the list now if the next signature would come too late for that.
         is_read = asyncio.get_running_loop().time() + SIGN_S > self._read_at
         try:
             async with asyncio.timeout(_STALE_S):

@@ -1,8 +1,8 @@
-"""A sleep that can be cut short, exact to a tenth of a millisecond, and the lead time that it has to keep.
+"""A sleep that can be cut short, exact to a tenth of a millisecond, and the lead time by which it must end early.
 
 An event loop's timers have a resolution of a millisecond (epoll's time-outs, libuv's clock), which would make every job
-late by half of one. Linux has timers that are file descriptors (timerfd_create(2)). Python supports them from 3.13 on,
-so libc is called here. Elsewhere the loop's own timers have to do.
+late by half a millisecond. Linux has timers that are file descriptors (timerfd_create(2)). Python supports them only
+from 3.13 on, so libc is called here. On other systems the loop's own timers are used.
 
 The lead time is how long before a moment a command must leave to reach Redis at that moment: a few tenths of a
 millisecond, in which the process wakes, the command travels, and Redis wakes. It depends on the host and its load, so
@@ -35,7 +35,7 @@ class _Spec(ctypes.Structure):
 
 
 def _timer_file() -> int | None:
-    """The file descriptor of a kernel timer; None where there is none."""
+    """The file descriptor of a kernel timer, or None if there is no such timer."""
     if not sys.platform.startswith("linux"):
         return None
     with contextlib.suppress(AttributeError, OSError):
@@ -57,8 +57,8 @@ class PreciseSleep:
             self._loop.add_reader(self._file, self._read)
 
     async def sleep(self, seconds: float) -> bool:
-        """Sleep for `seconds` (above 0) or until the event is set, as it is afterwards either way. Returns whether the
-        time was over."""
+        """Sleep for `seconds` (above 0) or until the event is set; the event is set afterwards in both cases. Returns
+        whether the time was over."""
         self._over = False
         if self._file is None:
             handle = self._loop.call_later(seconds, self._end)
@@ -89,7 +89,7 @@ class PreciseSleep:
 
 _EARLY = 0.1  # the share of commands that come too early
 _STEP_S = 30e-6
-_LONGEST_S = 500e-6  # beyond that it is load, against which no lead helps
+_LONGEST_S = 500e-6  # a longer delay is due to load, against which no lead helps
 
 
 class LeadTime:
@@ -103,10 +103,10 @@ class LeadTime:
         return wait_s > 2 * _LONGEST_S
 
     def shorten(self, wait_s: float) -> float:
-        """For how many seconds to sleep in order to arrive in `wait_s`."""
+        """For how many seconds to sleep so that a command arrives in `wait_s`."""
         return wait_s - self.lead_s if self.applies_to(wait_s) else wait_s
 
     def learn(self, *, early: bool) -> None:
-        """Learn from a command that left with this lead, whether it was too early."""
+        """Learn from a command that was sent with this lead. `early`: whether it arrived too early."""
         lead = self.lead_s + (-_STEP_S * (1 - _EARLY) if early else _STEP_S * _EARLY)
         self.lead_s = min(max(lead, 0.0), _LONGEST_S)

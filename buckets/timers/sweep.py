@@ -1,5 +1,5 @@
-"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics, cuts off
-the oldest events where those that no journal has read have too many bytes, and puts right the entries of schedules.
+"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics, removes
+the oldest events if the stream of events has too many bytes, and corrects the entries of schedules.
 
 It runs in the process that holds the lock of the shard's first bucket; two at once do no harm.
 """
@@ -20,7 +20,7 @@ from buckets.topics.topics import Bounds, Topics
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
-_MENDED = 500  # scripts a sweep, each for 20 schedules: some 50 ms of Redis
+_MENDED = 500  # scripts per sweep, each for 20 schedules: some 50 ms of Redis
 
 
 class Sweep:
@@ -42,7 +42,7 @@ class Sweep:
         self._bounds_of = bounds_of
         self._idle_ms = int(idle_s * 1000)
         self._every_s = min(EVERY_S, max(idle_s, 0.1))
-        self._cursor = b"0"  # where the next sweep goes on with the schedules
+        self._cursor = b"0"  # where the next sweep continues with the schedules
 
     async def tick(self) -> None:
         """Sweep once."""
@@ -55,8 +55,8 @@ class Sweep:
             log.info("shard.swept", extra={"shard": self._shard, **swept})
 
     async def _mend_schedules(self) -> int:
-        """A schedule without its entry would have no occurrence any more: such as after the timer of an older version
-        met it, which knows no schedules. Returns how many were put right."""
+        """Correct the entries of schedules; returns how many were wrong. A schedule would have no more occurrences
+        without its entry, which a timer of an older version, without support for schedules, removes."""
         schedules, pages, mended = Schedules(self._topics.pool), Pages(self._topics.pool.redis, rest=1.0), 0
         for _ in range(_MENDED):
             self._cursor, wrong = await pages.step(schedules.mend(self._shard, self._cursor))

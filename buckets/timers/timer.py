@@ -1,13 +1,13 @@
-"""The timer of a bucket: moves what is due, and sleeps until something is.
+"""The timer of a bucket: moves due entries, and sleeps until an entry is due.
 
-There is no fixed interval. A page of due entries is one script, which answers how long nothing will be due; an earlier
-entry rings the bell. So an idle bucket costs nothing, and a job of a busy one is late by a round trip. While pops wait
-in this process, the timer is awake when something falls due.
+There is no fixed interval. A page of due entries is one script, which returns how long nothing will be due; adding an
+earlier entry rings the bell. So an idle bucket costs nothing, and a job in a busy bucket is late by one round trip.
+While pops wait in this process, the timer is already awake when an entry falls due.
 
 A process that has slept, and a Redis that has had nothing to do, are slow at first: their code has left the caches. So
-while somebody waits for jobs here, a timer wakes `AHEAD_S` early and asks Redis. That warms both, and Redis says how
-long it still is. The timer waits for the rest of it without sleeping: other callbacks run, but the core is busy. All
-timers of a process together may do so for a share of the time.
+while pops wait here, a timer wakes `AHEAD_S` early and asks Redis. That warms up both, and Redis returns the remaining
+time. The timer waits for the rest without sleeping: other callbacks run, but the core is busy. All timers of a process
+together may do so for a share of the time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from buckets.timers.sleep import LeadTime, PreciseSleep
 from buckets.waiting.waiting import Waiting
 
 AHEAD_S = 1e-3
-LONGEST_S = 1.2e-3  # at once
-_SAVED_S = 0.02  # the most that can be saved up for a rush: some twenty waits
+LONGEST_S = 1.2e-3  # of one wait awake
+_SAVED_S = 0.02  # the most waiting time that can be saved up for a rush: some twenty waits
 
 
 class Awake:
     """The share of time for which the timers of a process may stay awake."""
 
     def __init__(self, share: float, now: Callable[[], float] = time.monotonic) -> None:
-        """`share`: of the time, 0 (never) to 1. `now`: a monotonic clock in seconds."""
+        """`share`: the share of the time, from 0 (never) to 1. `now`: a monotonic clock in seconds."""
         self._share = share
         self._now = now
         self._left_s = 0.0
@@ -62,7 +62,7 @@ class Awake:
         return now >= end
 
     def _pay(self, begun: float, end: float) -> None:
-        """Charge a wait to the share. Time for which several timers wait at once is charged only once."""
+        """Charge a wait to the share. Time during which several timers wait at once is charged only once."""
         self._left_s -= end - max(begun, self._paid_until)
         self._paid_until = end
 
@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_S = 10.0  # in case a message is lost
 _AFTER_ERROR_S = 0.1
-_NEAR_US = 1000  # a tick that comes too early is early by less
+_NEAR_US = 1000  # a tick that comes too early is early by less than this
 
 
 class Timer:
@@ -86,7 +86,8 @@ class Timer:
         awake: Awake,
         occurrences: Occurrences | None = None,
     ) -> None:
-        """`awake`, `occurrences`: those of all timers of the process; without `occurrences` no schedule has any."""
+        """`awake`, `occurrences`: shared by all timers of the process; without `occurrences`, schedules create no
+        jobs."""
         self._pool = pool
         self._waiting = waiting
         self._awake = awake
@@ -95,25 +96,25 @@ class Timer:
         self._held = locks.held[bucket]
         self._shard = locks.shard
         self._bucket = bucket
-        self._asleep, self._at_once = LeadTime(), LeadTime()  # of ticks after a sleep, and after a wait awake
+        self._asleep, self._at_once = LeadTime(), LeadTime()  # for ticks after a sleep, and after a wait awake
         self._outage = Outage(log, "timer.failed", "timer.found")
-        self._timed: LeadTime | None = None  # set if the next tick comes because something falls due, with this lead
+        self._timed: LeadTime | None = None  # set if the next tick is for an entry that falls due, with this lead
 
     async def tick(self) -> float:
-        """Move a page of due entries; returns for how many seconds nothing will be due (0: go on at once)."""
+        """Move a page of due entries; returns for how many seconds nothing will be due (0 to continue at once)."""
         timed, self._timed = self._timed, None
         moved, wait_us = await self._page()
-        if timed and (moved or 0 < wait_us < _NEAR_US):  # otherwise the job that it waited for is gone
+        if timed and (moved or 0 < wait_us < _NEAR_US):  # otherwise the job for which the timer waited is gone
             timed.learn(early=not moved)
         return _LONGEST_SLEEP_S if wait_us < 0 else min(wait_us / 1e6, _LONGEST_SLEEP_S)
 
     async def _page(self) -> tuple[int, int]:
-        """Move a page of due entries, handing jobs to pops that sleep here where possible. If the script fails, these
-        pops sleep on."""
-        async with self._pool.paging[self._shard]:  # not earlier, or the pops would be held back while others page
+        """Move a page of due entries, handing jobs to sleeping pops here if possible. If the script fails, these pops
+        continue to sleep."""
+        async with self._pool.paging[self._shard]:  # offer only now: waiting here would hold the pops back
             offers = [] if self._pool.is_away(self._shard) else self._waiting.sleepers(PAGE)
             handed, met = None, list[str]()
-            # Pops that are offered to a server that does not answer must look for jobs elsewhere, and end in time.
+            # Pops that are offered to a silent server must look for jobs elsewhere, and end in time.
             silent = asyncio.get_running_loop().call_later(SILENT_S, self._waiting.settle, offers, None)
             try:
                 moved, wait_us, handed = await self._pool.due(self._shard, self._bucket, offers, met)
@@ -138,8 +139,8 @@ class Timer:
             sleep.close()
 
     async def _pass(self, wait: float, sleep: PreciseSleep) -> None:
-        """Let `wait` seconds pass until the next tick. While somebody waits for jobs, that is one too early on purpose,
-        and the one after it comes on time."""
+        """Let `wait` seconds pass until the next tick. While pops wait for jobs, that tick comes too early on purpose,
+        and the one after it on time."""
         if self._waiting.parked and wait < _LONGEST_SLEEP_S and self._awake.is_allowed:
             if wait > LONGEST_S:
                 await sleep.sleep(wait - AHEAD_S)

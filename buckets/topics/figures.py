@@ -1,9 +1,10 @@
-"""Figures of the namespace, minute by minute: what all instances counted, and how many delayed jobs fall due when.
+"""Figures of the namespace, minute by minute: what all instances counted, and how many delayed jobs fall due at which
+time.
 
-Each process adds what it counted from time to time; Redis's clock decides on the minute. Redis keeps the figures of a
-topic for two hours, those of all topics together for as long as the caller says. What the numbers are called is the
-caller's business; short names are better, as each is stored for every minute. The forecast comes from the histograms
-that the scripts keep.
+Each process adds its counts from time to time; Redis's clock decides on the minute. Redis keeps the figures of a topic
+for two hours, and the sums over all topics for as long as the caller says. The caller chooses the names of the numbers;
+short names are better, as each is stored for every minute. The forecast comes from the histograms that the scripts
+keep.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from buckets.topics.topics import AT_ONCE, Bin, Topics, bin_of, numbers_in
 from buckets.topics.within import reaches
 
 ALL = ""
-"""In place of a topic: all topics together."""
+"""In place of a topic, for all topics together."""
 MINUTE_MS = 60_000
 _HOUR_MS = 60 * MINUTE_MS
 _TOPIC_HOURS = 2
-_MOST_NUMBERS = 500  # that a script adds: less than a millisecond of Redis
-_PAGE = 20  # minutes that a script reads, likewise
+_MOST_NUMBERS = 500  # numbers that a script adds: less than a millisecond of Redis
+_PAGE = 20  # minutes that a script reads, in less than a millisecond, too
 
 
 class Figures:
-    """The figures of one namespace. `hours`: for how long they are kept; `most_topics`: how many topics have their own
-    at a time, the first that come."""
+    """The figures of one namespace. `hours`: how long the sums over all topics are kept; `most_topics`: how many topics
+    can have figures of their own at a time, first come, first served."""
 
     def __init__(self, shards: Shards, hours: int, most_topics: int) -> None:
         self._shards = shards
         self.most_topics = most_topics
         self.hours = hours
-        """For how many hours those of all topics together are kept."""
+        """For how many hours the sums over all topics are kept."""
         self.topic_hours = min(hours, _TOPIC_HOURS)
-        """For how many hours those of a topic are kept."""
+        """For how many hours the figures of a topic are kept."""
 
     async def leaves_out(self, topic: str) -> bool:
         """Whether a topic has no figures because others came first."""
@@ -47,12 +48,12 @@ class Figures:
         return await read("ZSCORE", key, topic) is None and await read("ZCARD", key) >= self.most_topics
 
     async def now_ms(self) -> int:
-        """The time by which minutes are told, in ms since the epoch."""
+        """The time that decides on the current minute, in ms since the epoch."""
         return await self._shards.now_ms()
 
     async def add(self, counted: Mapping[str, Mapping[str, int]]) -> None:
-        """Add what was counted, by topic, to the current minute. Raises NoRoom, Unavailable: then nothing was added, or
-        perhaps some."""
+        """Add counts, by topic, to the current minute. Raises NoRoom or Unavailable, after which none, some or all may
+        have been added."""
         for part in _parts(counted):
             await self._shards.call(
                 "add_figures",
@@ -65,7 +66,7 @@ class Figures:
             )
 
     async def read(self, topic: str, first: int, last: int) -> AsyncIterator[tuple[int, dict[str, int]]]:
-        """The numbers of each minute since the epoch from the first to the last one, in this order, without those in
+        """The numbers of each minute, in minutes since the epoch from `first` to `last`, in order, without minutes in
         which nothing was counted."""
         for at in range(first, last + 1, _PAGE):
             reply = await self._shards.call("read_figures", 0, topic=topic, first=at, last=min(at + _PAGE - 1, last))
@@ -75,7 +76,7 @@ class Figures:
 
 
 def _parts(counted: Mapping[str, Mapping[str, int]]) -> Iterator[list[Value]]:
-    """What one script may add; mostly that is all."""
+    """Split counts into the parts that one script may add; usually there is only one part."""
     part: list[Value] = []
     for topic, numbers in counted.items():
         if part and len(part) + 2 * len(numbers) > 2 * _MOST_NUMBERS:
@@ -89,15 +90,15 @@ def _parts(counted: Mapping[str, Mapping[str, int]]) -> Iterator[list[Value]]:
 
 
 MOST_TOPICS = 2000
-_NAMED = 300  # fields that are read by their names; where there are more, all are
-_SMALL = 512  # fields of a hash that Redis goes through from its front for each name (hash-max-listpack-entries)
-_OVERDUE_MS = _HOUR_MS  # jobs that are overdue for longer are found by reading all fields, too
+_NAMED = 300  # the most fields that are read by their names; beyond that, all fields are read
+_SMALL = 512  # the most fields of a hash that Redis searches from the front for each name (hash-max-listpack-entries)
+_OVERDUE_MS = _HOUR_MS  # jobs that are overdue for longer are found only by reading all fields
 
 
 @dataclass(slots=True)
 class Forecast:
-    """What falls due: jobs by bin, exact, and by topic; those of later bins; and how many topics were added up and left
-    out."""
+    """The jobs that fall due: by bin, exact, and by topic. `later`: jobs in later bins. `topics`, `left_out`: how many
+    topics were added up and left out."""
 
     bins: Counter[Bin] = field(default_factory=Counter)
     by_topic: Counter[str] = field(default_factory=Counter)
@@ -107,9 +108,9 @@ class Forecast:
 
 
 async def read_forecast(topics: Topics, topic: str | None, end_ms: int, within: str = "") -> Forecast:
-    """The forecast of a topic, or of all that are within (see within.py), until a time (ms since the epoch). Jobs in
-    back-off are in it; leases, and ready jobs with a ttl, are not. Without a topic, the most recently used ones are
-    added up, and the others are left out."""
+    """The forecast of a topic, or of all topics that are within (see within.py), until a time (ms since the epoch). It
+    includes jobs in back-off, but not leases or ready jobs with a ttl. Without a topic, the most recently used topics
+    are added up, and the others are left out."""
     shards = range(len(topics.pool.keys))
     names = [topic] if topic else await _names(topics, within)
     forecast = Forecast(topics=len(names[:MOST_TOPICS]), left_out=len(names[MOST_TOPICS:]))
@@ -128,7 +129,7 @@ async def read_forecast(topics: Topics, topic: str | None, end_ms: int, within: 
 
 
 class _AreAsked(dict[bytes, bool]):
-    """Whether bins begin before a time (ms since the epoch), by the names of their fields; each name is read once."""
+    """Whether bins begin before a time (ms since the epoch), by the names of their fields; each name is parsed once."""
 
     def __init__(self, end_ms: int) -> None:
         self._end_ms = end_ms
@@ -139,15 +140,15 @@ class _AreAsked(dict[bytes, bool]):
 
 
 async def _names(topics: Topics, within: str) -> list[str]:
-    """All topics within, the most recently used of each shard first."""
+    """All topics that are within, the most recently used of each shard first."""
     by_shard = await asyncio.gather(*map(topics.names, range(len(topics.pool.keys))))
     ranked: Iterable[str | None] = chain.from_iterable(zip_longest(*map(reversed, by_shard)))
     return [name for name in dict.fromkeys(ranked) if name is not None and reaches(within, name)]
 
 
 async def _named(topics: Topics, end_ms: int) -> list[bytes]:
-    """The names of all bins with jobs that are due before a time, where these are few and none of the jobs is overdue
-    for long: a forecast of the next hour reads a tenth of what is there. Else empty."""
+    """The names of all bins that may have jobs due before a time, if the bins are few and no job is overdue for long:
+    so a forecast of the next hour reads a tenth of the fields. Otherwise empty."""
     begin_ms = await topics.pool.now_ms() - _OVERDUE_MS
     widths = ((b"m%d", MINUTE_MS), (b"h%d", _HOUR_MS))
     names = [form % bin_ for form, width in widths for bin_ in range(begin_ms // width, -(-end_ms // width))]
@@ -181,7 +182,7 @@ def _count(
     names: Sequence[bytes],
     values: Sequence[bytes],
 ) -> None:
-    """Add up the fields of a topic. A thousand topics have a million, so the loop does no more than it must."""
+    """Add up the fields of a topic. A thousand topics have a million fields, so the loop does no more than it must."""
     numbers = numbers_in(values)
     for name, jobs in zip(names, numbers, strict=True):
         sums[name] += jobs

@@ -18,18 +18,18 @@ from buckets.shards import MOST
 from buckets.topics.within import reaches
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000  # widths of the bins in a histogram
-_WHOLE = 4000  # fields of a histogram that are read at once: 0.4 ms of Redis
-_FEW = 100  # bins of a histogram that are read with those of other topics
+_WHOLE = 4000  # the most fields of a histogram that are read at once: 0.4 ms of Redis
+_FEW = 100  # the most bins of a histogram that is read together with those of other topics
 _PAGE = 100  # topics, or dead letters, per step
-AT_ONCE = 10  # histograms, or those of one topic: each may take a millisecond of the process
+AT_ONCE = 10  # histograms read at once: each may take a millisecond of the process
 _FORGOTTEN = 50  # topics per script; each has 13 keys
-_TRUSTED_S = 10.0  # that a topic in one of many shards was seen to exist, for the answer to an empty pop
+_TRUSTED_S = 10.0  # how long a topic counts as existing, for the answer to an empty pop of many shards
 _MOST_TRUSTED = 10_000
-_MOST_BINS = 10_000  # that are remembered by the names of their fields: a day of minutes and a year of hours
+_MOST_BINS = 10_000  # remembered by the names of their fields: a day of minutes and a year of hours
 
 T = TypeVar("T")
 
-# The ranges of the due-time histogram: their names and upper ends in s.
+# The ranges of the due-time histogram: their names and upper bounds in s.
 RANGES = (
     ("under_1m", 60),
     ("under_10m", 600),
@@ -47,7 +47,7 @@ _ENDS_MS = [end * 1000 for _, end in RANGES if end is not None]
 
 
 class Bin(NamedTuple):
-    """A span of time in a histogram: its begin (ms since the epoch) and its width (ms)."""
+    """A span of time in a histogram: its beginning (ms since the epoch) and its width (ms)."""
 
     begin: int
     width: int
@@ -55,21 +55,21 @@ class Bin(NamedTuple):
 
 @dataclass(slots=True)
 class Stats:
-    """Counts by state, totals since the topic began, the age of the oldest ready job in ms (None: none is ready, or it
-    is hidden behind stale entries), and pending jobs by the range of their due time, to the minute or hour."""
+    """Counts by state, totals since the topic began, the age of the oldest ready job in ms (None if none is ready, or
+    if it is hidden behind stale entries), and pending jobs by the range of their due time, to the minute or hour."""
 
     counts: dict[str, int]
     totals: dict[str, int]
     oldest_ready_ms: int | None
     due: dict[str, int]
     waits_ms: list[int] = field(default_factory=list)
-    """How long the first ready jobs have waited; of none unless that was asked for."""
+    """How long the first ready jobs have waited; empty unless requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic's name, its jobs by state, how long its oldest ready job has waited in ms (as in `Stats`), and the end of
-    its pause (ms since the epoch; 0: until it is resumed; None: it is not paused)."""
+    its pause (ms since the epoch; 0 if only a resume ends it; None if it is not paused)."""
 
     name: str
     counts: dict[str, int]
@@ -79,7 +79,8 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """Of some topics: whether any of them exists, and those that are paused, with the end as `Topic.paused_until`."""
+    """For some topics: whether any of them exists, and the paused ones with the end of the pause, as in
+    `Topic.paused_until`."""
 
     known: bool
     paused: dict[str, int]
@@ -87,7 +88,7 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long (ms) and how many dead letters of a topic are kept; `most` 0: any number."""
+    """How long (ms) and how many dead letters of a topic are kept. `most`: 0 for any number."""
 
     age_ms: int
     most: int = 0
@@ -98,11 +99,11 @@ class Topics:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._existed: dict[str, float] = {}  # by topic: when it was last seen to exist, by the loop's time
+        self._existed: dict[str, float] = {}  # by topic: when the topic was last seen to exist, by the loop's time
 
     async def _read(self, empty: Any, *command: Value) -> Any:
-        """Read an index; `empty` while another program's data is under its key, until a move or `fsck` sets that
-        aside."""
+        """Read an index. Returns `empty` if another program's data is under its key, until a move or `fsck` sets the
+        data aside."""
         try:
             return await self.pool.redis.read(*command)
         except JobQueueError as error:
@@ -111,7 +112,7 @@ class Topics:
             return empty
 
     async def kick(self, topic: str, count: int) -> int:
-        """Make up to `count` dead letters of a topic ready again, in each shard the oldest first; returns how many."""
+        """Make up to `count` dead letters of a topic ready again, the oldest of each shard first; returns how many."""
         kicked = 0
         while kicked < count:
             wanted, work = count - kicked, []
@@ -150,7 +151,7 @@ class Topics:
         return min((int(float(head[1])) for head in heads if head), default=None)
 
     async def newest_dead(self, topic: str) -> Job | None:
-        """The dead letter that died last; None where it was kicked or deleted meanwhile."""
+        """The dead letter that died last, or None if there is none or it was kicked or deleted meanwhile."""
         ends = await self._in_all(
             lambda shard: self._read([], "ZRANGE", self.pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
         )
@@ -159,15 +160,15 @@ class Topics:
         return job if job and job.state is State.DEAD else None
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
-        """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""
+        """Kick listed dead letters of a shard; the script removes entries from the list that are not dead letters."""
         results = await self.pool.call("kick", shard, ids, now=self.pool.clock.now(), topic=topic, within="")
         self.pool.ready_shards.stir_topic(shard, topic)
         kicked: int = results.count(b"ready")
         return kicked
 
     async def pause(self, topic: str, span_ms: int | None = None) -> int:
-        """Let the pops of a topic find nothing, for `span_ms` or until it is resumed. Returns the end of the pause, in
-        ms since the epoch (0: until it is resumed)."""
+        """Pause a topic, so that its pops find nothing, for `span_ms` or until it is resumed. Returns the end of the
+        pause in ms since the epoch, or 0 if only a resume ends it."""
         span: Value = "" if span_ms is None else span_ms
         now = self.pool.clock.now()
         until: list[int] = await self._in_all(
@@ -184,15 +185,15 @@ class Topics:
         return any(was)
 
     def has(self, shard: int, cursor: int) -> bool:
-        """Whether a page may begin there."""
+        """Whether a page may begin at this shard and cursor."""
         return shard in range(len(self.pool.keys)) and 0 <= cursor < 1 << 64
 
     async def page(
         self, pattern: str = "*", shard: int = 0, cursor: int = 0, *, within: str = ""
     ) -> tuple[list[Topic], int, int]:
-        """Some topics whose names match a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
-        this was the last). A topic that is in several shards is listed once. A page may be empty before the end.
-        With `within`, only those that a caller reaches are listed (see within.py)."""
+        """Some topics whose names match a pattern with `*` and `?`, and the shard and cursor of the next page (0 and 0
+        if this was the last). A topic that is in several shards is listed once. A page may be empty before the end.
+        With `within`, only topics that a caller may reach are listed (see within.py)."""
         redis, keys = self.pool.redis, self.pool.keys
         raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
         names = [name for name in _words(flat[::2]) if reaches(within, name)]
@@ -211,12 +212,12 @@ class Topics:
         return any(score is not None for score in scores)
 
     async def counts(self, name: str) -> dict[str, int]:
-        """How many jobs a topic has, by state; a topic that is unknown has none."""
+        """How many jobs a topic has, by state; an unknown topic has none."""
         by_shard = await self._in_all(partial(self.counts_in, name=name))
         return {state.word: sum(counts[state] for counts in by_shard) for state in LIVE}
 
     async def counts_in(self, shard: int, name: str) -> dict[State, int]:
-        """As `counts`, of one shard."""
+        """As `counts`, for one shard."""
         missing = [None] * len(LIVE)
         key = self.pool.keys[shard].counts(name)
         numbers = await self._read(missing, "HMGET", key, *(state.word for state in LIVE))
@@ -237,7 +238,7 @@ class Topics:
         return [Topic(name, counts[name], oldest.get(name), pauses.get(name)) for name in names]
 
     async def _oldest_ready_ms(self, names: Sequence[str]) -> dict[str, int]:
-        """How long the oldest ready job of each topic has waited; those of which that is unknown are left out."""
+        """How long the oldest ready job of each topic has waited; topics for which that is unknown are left out."""
         if not names:
             return {}
         found: dict[str, int] = {}
@@ -250,30 +251,30 @@ class Topics:
     async def _rows(
         self, shard: int, names: Sequence[str], *, adds_up: bool = False, bins: int = -1, waits: int = 0
     ) -> Any:
-        """What the script `stats` answers. `bins`: of a histogram that is read, at most; -1: none. `waits`: of so many
-        of the first ready jobs, since when."""
+        """The reply of the script `stats`. `bins`: the most bins of a histogram that is read, or -1 for no histograms.
+        `waits`: for how many of the first ready jobs to return since when they have been ready."""
         now = self.pool.clock.now()
         return await self.pool.call("stats", shard, names, now=now, sum=int(adds_up), whole_bins=bins, first=waits)
 
     async def paused_until(self, name: str, near: str | None = None) -> int | None:
-        """The end of a topic's pause, as `Topic.paused_until`. `near`: a job, whose shard is asked; all have the
-        pause."""
+        """The end of a topic's pause, as in `Topic.paused_until`. `near`: the id of a job whose shard is asked; all
+        shards have the pause."""
         shard = 0 if near is None else shard_of(near, len(self.pool.keys))
         return (await self.pauses([name], shard)).get(name)
 
     async def pauses(self, names: Sequence[str], shard: int = 0) -> dict[str, int]:
-        """Those of the topics that are paused, with the end of the pause as `Topic.paused_until`."""
+        """The topics among these that are paused, with the end of the pause as in `Topic.paused_until`."""
         if not names:
             return {}
         keys = self.pool.keys[shard]
-        raws = await self.pool.redis.read("MGET", *map(keys.paused, names))  # None where it is no string
+        raws = await self.pool.redis.read("MGET", *map(keys.paused, names))  # None for a key that is not a string
         found = zip(names, raws, strict=True)
         ends = {name: int(raw) for name, raw in found if raw is not None and raw.isdigit() and len(raw) < 16}
         now = await self.pool.now_ms() if any(ends.values()) else 0
         return {name: until for name, until in ends.items() if until == 0 or until > now}
 
     async def know(self, *names: str) -> bool:
-        """Whether any of these topics exists, be it empty."""
+        """Whether any of these topics exists, even if it is empty."""
         scores = await self._in_all(partial(self._scores, names))
         return any(score is not None for each in scores for score in each)
 
@@ -282,8 +283,8 @@ class Topics:
         return found
 
     async def status(self, names: Sequence[str]) -> TopicStatus:
-        """Why a pop of these topics may have found no job, whatever is ready. It never fails, as the pop did not:
-        shards that are away are left out, and what cannot be read is not claimed."""
+        """Why a pop of these topics may have found no job, even if some are ready. Like the pop, this never fails:
+        shards that are away are left out, and the result makes no claims about unreadable data."""
         answering = [shard for shard in range(len(self.pool.keys)) if not self.pool.is_away(shard)]
         try:
             pauses = self.pauses(names, answering[0] if answering else 0)
@@ -292,8 +293,8 @@ class Topics:
             return TopicStatus(True, {})
 
     async def _may_exist(self, names: Sequence[str], answering: Sequence[int]) -> bool:
-        """Whether any of these topics exists, or did seconds ago, as far as the shards that answer know: a pop of many
-        shards that finds nothing should not ask all of them each time."""
+        """Whether any of these topics exists, or did seconds ago, as far as the answering shards know: an empty pop of
+        many shards should not ask all of them each time."""
         shards, now = len(self.pool.keys), asyncio.get_running_loop().time()
         if shards > 1 and any(now - self._existed.get(name, -_TRUSTED_S) < _TRUSTED_S for name in names):
             return True
@@ -333,7 +334,7 @@ class Topics:
         forgotten = 0
         known: int = await self._read(0, "ZCARD", self.pool.keys[shard].topics)
         now = self.pool.clock.now()
-        for _ in range(0, known, _FORGOTTEN):  # each once: the script moves those in use to the end
+        for _ in range(0, known, _FORGOTTEN):  # looks at each topic once: the script moves topics in use to the end
             looked, gone = await self.pool.call("forget", shard, now=now, idle=idle_ms, page=_FORGOTTEN)
             forgotten += gone
             if looked < _FORGOTTEN:
@@ -341,8 +342,8 @@ class Topics:
         return forgotten
 
     async def stats(self, topic: str | None = None, *, prefix: str = "", within: str = "", waits: int = 0) -> Stats:
-        """The figures of one topic, or of all topics together that begin with the prefix and are within
-        (see within.py). `waits`: of so many of the first ready jobs, in each shard, how long they have waited."""
+        """The figures of one topic, or the sums over all topics that begin with the prefix and are within (see
+        within.py). `waits`: for how many of the first ready jobs in each shard to return how long they have waited."""
         stats = _no_figures()
         if topic is None:
             by_shard = [
@@ -361,8 +362,8 @@ class Topics:
         return _sorted(stats)
 
     async def each(self, prefix: str, within: str = "", waits: int = 0) -> dict[str, Stats]:
-        """The figures of each topic that begins with the prefix and is within; with `waits` as in `stats`, without due
-        times."""
+        """The figures of each topic that begins with the prefix and is within. `waits`: as in `stats`; if it is not 0,
+        due times are left out."""
         figures: dict[str, Stats] = {}
 
         async def add(shard: int) -> None:
@@ -410,8 +411,8 @@ class Topics:
         return sorted(used, key=lambda name: (used[name], name))
 
     async def bins(self, shard: int, topic: str) -> list[tuple[Bin, int]]:
-        """The bins of a topic's histogram in a shard and the jobs in each, in no particular order; read in bounded
-        steps."""
+        """The bins of a topic's histogram in a shard and the number of jobs in each, in no particular order; read in
+        bounded steps."""
         return [
             each
             async for names, values in self.due_fields(shard, topic)
@@ -421,7 +422,7 @@ class Topics:
     async def due_fields(self, shard: int, topic: str) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
         """The names and values of the fields of a topic's histogram in a shard, some at a time."""
         cursor, key = b"0", self.pool.keys[shard].due(topic)
-        if await self.due_size(shard, topic) <= _WHOLE:  # a scan takes Redis three times as long
+        if await self.due_size(shard, topic) <= _WHOLE:  # a scan would take Redis three times as long
             flat = await self._read([], "HGETALL", key)
             yield flat[::2], flat[1::2]
             return
@@ -437,7 +438,8 @@ class Topics:
         return size
 
     async def due_named(self, shard: int, topic: str, names: Sequence[bytes]) -> tuple[dict[bytes, bytes], int]:
-        """The fields with these names of a topic's histogram in a shard, and how many delayed jobs it has there."""
+        """The fields with these names in a topic's histogram in a shard, and how many delayed jobs the topic has
+        there."""
         keys = self.pool.keys[shard]
         values, delayed = await asyncio.gather(
             self._read([None] * len(names), "HMGET", keys.due(topic), *names),
@@ -446,7 +448,7 @@ class Topics:
         return {name: value for name, value in zip(names, values, strict=True) if value}, number_in(delayed)
 
     async def has_entries_before(self, time_ms: int) -> bool:
-        """Whether a job should have moved before a time (ms since the epoch)."""
+        """Whether a bucket still has an entry that was due before a time (ms since the epoch)."""
 
         async def is_earlier(shard: int, bucket: int) -> bool:
             first = await self._read([], "ZRANGE", self.pool.keys[shard].bucket(bucket), 0, 0, "WITHSCORES")
@@ -479,7 +481,7 @@ class Topics:
 
 
 def _numbers(flat: Sequence[bytes]) -> dict[str, int] | None:
-    """Counters by their names; None if another program spoilt one."""
+    """Counters by their names, or None if another program spoilt one."""
     try:
         return {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
     except ValueError:
@@ -487,7 +489,7 @@ def _numbers(flat: Sequence[bytes]) -> dict[str, int] | None:
 
 
 def _batched(names: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Parts of at most `size`."""
+    """Split names into parts of at most `size`."""
     return (names[at : at + size] for at in range(0, len(names), size))
 
 
@@ -496,7 +498,7 @@ def _no_figures() -> Stats:
 
 
 def _sorted(stats: Stats) -> Stats:
-    """Figures whose totals were counted among the jobs by state, where they belong."""
+    """Move totals, which were counted among the jobs by state, to where they belong."""
     stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in _LIVE}
     stats.counts = {word: stats.counts.get(word, 0) for word in _LIVE}
     return stats
@@ -511,11 +513,11 @@ def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) 
 
 
 def _words(names: list[bytes]) -> list[str]:
-    """Names of topics; one that another program wrote must not hide the others."""
+    """Names of topics as text; a name that another program wrote must not hide the others."""
     return [name.decode("utf-8", "replace") for name in names]
 
 
-@lru_cache(_MOST_BINS)  # most topics have the same ones
+@lru_cache(_MOST_BINS)  # most topics have the same bins
 def bin_of(name: bytes) -> Bin:
     """The bin whose field in a histogram has this name."""
     width = _HOUR_MS if name[:1] == b"h" else _MINUTE_MS
@@ -523,7 +525,7 @@ def bin_of(name: bytes) -> Bin:
 
 
 def number_in(raw: bytes | None) -> int:
-    """A counter's value; 0 for what another program made of it, until `fsck` puts it right."""
+    """A counter's value, or 0 if another program spoilt it, until `fsck` corrects it."""
     return int(raw) if raw and raw.removeprefix(b"-").isdigit() else 0
 
 
@@ -531,7 +533,7 @@ def numbers_in(raw: Collection[bytes]) -> list[int]:
     """The values of many counters, as `number_in` reads them."""
     try:
         return list(map(int, raw))
-    except ValueError:  # another program's
+    except ValueError:  # another program's data
         return list(map(number_in, raw))
 
 

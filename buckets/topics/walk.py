@@ -1,9 +1,9 @@
 """A walk over the jobs of a topic, page by page: to look at them, or to delete them.
 
-A page takes a few scripts of a millisecond or two, however much Redis holds. The next page begins at a `Position`, and
-that stays valid when its job is gone. The walk meets every job that stays in its state meanwhile. Since jobs of other
-topics are in the same buckets, a page may be short or empty before the end. The position that it gives names none of
-those: who walks over a topic need not be allowed to know of others.
+A page takes a few scripts of a millisecond or two, however much Redis holds. The next page begins at a `Position`,
+which stays valid when its job is gone. The walk meets every job that stays in its state meanwhile. Since jobs of other
+topics are in the same buckets, a page may be short or empty before the end. A returned position names no job of another
+topic: a caller that may walk over one topic may not be allowed to see others.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from buckets.shards import MOST
 from buckets.topics.topics import Bin, Topics
 
 _SCRIPTS_A_PAGE = 50
-_TURN_S = 0.1  # at most until a page's next script is run
+_TURN_S = 0.1  # the longest wait before a page's next script
 _LONGEST_LEASE_MS = 2 * 86_400_000  # twice the longest ttr: the clock may have gone back
-_READY_ENTRIES = 150  # that one script takes off a list
+_READY_ENTRIES = 150  # entries that one script removes from a list
 _BYTES_A_SCRIPT = 1 << 20
 _INDEX = re.compile(r"[0-9]{0,15}")
 _TIME = re.compile(r"(-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-][0-9]{1,3})?|-?inf)?")
-_ENTRY = re.compile(r"[\x00-\xff]*", re.S)  # its bytes, each as the character of that code: it need not be text
+_ENTRY = re.compile(r"[\x00-\xff]*", re.S)  # bytes, each as the character with this code: an entry need not be text
 
 
 class Position(NamedTuple):
-    """A position in a walk: just after an entry of an index. For ready jobs `number`, `at` and `entry` are priority,
-    index in the list and entry; for others bucket, time (a number as text) and id. Empty: at its beginning."""
+    """A position in a walk: just after an entry of an index. For ready jobs, `number`, `at` and `entry` are priority,
+    index in the list and entry; for others, bucket, time (a number as text) and id. Empty fields mean the beginning."""
 
     state: int
     shard: int
     number: int = 0
     at: str = ""
     entry: str = ""
-    begun: int = 0  # of a purge, ms since the epoch: jobs created later stay
+    begun: int = 0  # when a purge began, ms since the epoch: jobs created later stay
 
 
 @dataclass(slots=True)
 class Page:
-    """Jobs of a walk, where it goes on (None: it is at its end), and how many entries of indexes it looked at."""
+    """Jobs of a walk, the position of the next page (None at the end), and how many index entries were looked at."""
 
     jobs: list[Job] = field(default_factory=list)
     next: Position | None = None
@@ -56,16 +56,16 @@ class Page:
 
 @dataclass(slots=True)
 class Purged:
-    """How many jobs were deleted, and where to go on (None: the purge is done)."""
+    """How many jobs were deleted, and the position from which to continue (None if the purge is done)."""
 
     count: int = 0
     next: Position | None = None
 
 
 class Sought(NamedTuple):
-    """What a walk is after: the jobs of a topic, in one state or all live ones, of one shard or all, from a time on (ms
-    since the epoch), whose ids begin with a prefix. `back`: those of a state that goes by time the latest first, up to
-    that time."""
+    """The jobs that a walk is for: jobs of a topic, in one state or all live ones, in one shard or all, from a time on
+    (ms since the epoch), with ids that begin with a prefix. `back`: for states that are ordered by time, the latest
+    jobs first, from that time back."""
 
     topic: str
     state: State | None = None
@@ -83,7 +83,7 @@ class Walk:
         self._turns = [asyncio.Lock() for _ in pool.keys]
 
     def has(self, position: Position) -> bool:
-        """Whether the position is possible in this namespace; one that comes from outside may be anything."""
+        """Whether the position is possible in this namespace; a position from outside may be anything."""
         numbers = range(10) if position.state == State.READY else range(self._pool.buckets)
         at = _INDEX if position.state == State.READY else _TIME
         return (
@@ -107,10 +107,10 @@ class Walk:
         since_ms: int | None = None,
         prefix: str = "",
     ) -> Page:
-        """Up to `count` jobs of a topic (up to `room` bytes, but at least one), in one state or in all live states one
-        after the other, of one shard or of all, whose ids begin with a prefix. Delayed and reserved jobs come by their
-        time, dead ones by the time of their death, ready ones in the order of a pop. `since_ms`: of a walk over one
-        state that goes by time, where it begins in each shard."""
+        """Up to `count` jobs of a topic (up to `room` bytes, but at least one job), in one state or in all live states
+        one after the other, in one shard or in all, with ids that begin with a prefix. Delayed and reserved jobs are
+        ordered by their time, dead ones by the time of their death, ready ones as in a pop. `since_ms`: for a walk over
+        one state that is ordered by time, where the walk begins in each shard."""
         sought = Sought(topic, state, shard, since_ms, prefix)
         begin = position or self._begin(sought)
         page, looks, times = Page(next=begin), 0, Times(Topics(self._pool), topic)
@@ -131,8 +131,8 @@ class Walk:
 
     @asynccontextmanager
     async def _turn(self, shard: int) -> AsyncIterator[None]:
-        """One script of a page at a time is with a shard: however many people look, a pop waits for one of them. Where
-        Redis does not answer, nobody waits long for those who do."""
+        """Only one script of a page runs on a shard at a time: however many callers look at jobs, a pop waits for only
+        one script. If Redis does not answer, callers do not wait long for each other."""
         turn, is_taken = self._turns[shard], False
         with suppress(TimeoutError):
             async with asyncio.timeout(_TURN_S):
@@ -144,8 +144,8 @@ class Walk:
                 turn.release()
 
     async def look(self, sought: Sought, position: Position | None, times: Times, want: int) -> Page:
-        """A short step of a walk over one shard: up to `want` jobs without their bodies. `times`: those of the topic,
-        read once for all steps."""
+        """A short step of a walk over one shard: up to `want` jobs without their bodies. `times`: the times of the
+        topic, read once for all steps."""
         page = Page(next=position or self._begin(sought))
         pairs = await self._look(sought, page, min(want, MOST), None)
         page.jobs = [unpack(job_id, raw) for job_id, raw in pairs]
@@ -154,8 +154,8 @@ class Walk:
         return page
 
     async def _skip(self, sought: Sought, position: Position, times: Times) -> Position | None:
-        """A position that is further on, where no job of the topic lies between them: of delayed jobs, as the histogram
-        knows; of reserved ones, as none lies further ahead than the longest lease."""
+        """A later position, if no job of the topic is between: for delayed jobs, the histogram shows this; for reserved
+        jobs, none is further ahead than the longest lease."""
         if sought.back:
             return await self._skip_back(sought, position, times)
         at = float(position.at or "-inf")
@@ -169,7 +169,7 @@ class Walk:
         return position._replace(number=0, at=_before(begin), entry="") if begin > at else position
 
     async def _skip_back(self, sought: Sought, position: Position, times: Times) -> Position | None:
-        """As `_skip`, of a walk over delayed jobs that goes back."""
+        """As `_skip`, for a walk over delayed jobs that goes back in time."""
         at = float(position.at or "inf")
         end = await times.last(position.shard, at)
         if end is None:
@@ -177,9 +177,9 @@ class Walk:
         return position._replace(number=0, at=_before(end), entry="") if end < at else position
 
     def _told(self, position: Position | None, begin: Position, jobs: Sequence[Job] = ()) -> Position | None:
-        """A position of a walk that began at another one and gave these jobs, as others may read it: without the id of
-        a job of another topic. It lies as far before as jobs of that millisecond and bucket are, and not before the
-        last job that was given."""
+        """A position in a form that callers may see: without the id of a job of another topic. Instead, the position
+        moves back to before the jobs of that millisecond and bucket, but not before the last of `jobs`, which the walk
+        returned, or `begin`, where it began."""
         if position is None or position.state == State.READY or not position.entry:
             return position
         for known in (*map(self._behind, jobs[-1:]), begin):
@@ -188,11 +188,11 @@ class Walk:
         return position._replace(entry="")
 
     def _gets_on(self, position: Position, begin: Position, jobs: Sequence[Job] = ()) -> bool:
-        """Whether a walk may end a page there: the next one would not begin where this one did."""
+        """Whether a walk may end a page at this position: the next page would not begin where this one did."""
         return position == begin or self._told(position, begin, jobs) != begin
 
     def _behind(self, job: Job) -> Position:
-        """The position behind a job that is not ready."""
+        """The position after a job that is not ready."""
         number = 0 if job.state is State.DEAD else job.bucket
         shard = shard_of(job.id, len(self._pool.keys))
         return Position(int(job.state), shard, number, str(job.next), job.id.encode().decode("latin-1"))
@@ -211,8 +211,8 @@ class Walk:
         seconds: float = 1.0,
     ) -> Purged:
         """Delete the jobs of a topic, in one state or in all live ones, that existed when the purge began; those added
-        more than 2 ms later stay. Returns after about `seconds`, with the position where to go on. `begun`: what
-        `newest_ms` was when it began; None for now."""
+        more than 2 ms later stay. Returns after about `seconds`, with the position from which to continue. `begun`: the
+        value of `newest_ms` when the purge began, or None for now."""
         end = asyncio.get_running_loop().time() + seconds
         if position is None:
             begin = self._begin(Sought(topic, state))
@@ -248,7 +248,8 @@ class Walk:
         return int(count)
 
     async def _look(self, sought: Sought, page: Page, want: int, room: int | None) -> list[tuple[str, bytes]]:
-        """Ids of jobs with their records, which moves the page on behind them. Without `room`, without bodies."""
+        """Read ids of jobs with their records, and move the page's position after them. Without `room`, records have no
+        bodies."""
         position = page.next
         assert position is not None
         script, arguments = self._script_at(position, sought)
@@ -283,7 +284,7 @@ class Walk:
         return Position(int(state), shard, 9 if state == State.READY else 0, at, begun=begun)
 
     def _after(self, sought: Sought, position: Position) -> Position | None:
-        """The beginning of the list, shard or state after the one that is done."""
+        """The beginning of the next list, shard or state, or None if this was the last."""
         state, shard, number, *_, begun = position
         if state == State.READY and number > 0:
             return position._replace(number=number - 1, at="", entry="")
@@ -295,13 +296,14 @@ class Walk:
 
 
 def _before(time_ms: int) -> str:
-    """The time of a position that lies before all entries of a time and behind all earlier ones; they are integers."""
+    """The time of a position before all entries of a time and after all earlier ones; the times of entries are
+    integers."""
     return str(time_ms - 0.5)
 
 
 class Times:
-    """The times at which a topic may have delayed or reserved jobs, for one page of a walk, so that it passes over the
-    others. The histogram of a shard is read when it is first asked."""
+    """The times at which a topic may have delayed or reserved jobs, for one page of a walk, so that the walk skips
+    other times. The histogram of a shard is read when it is first needed."""
 
     def __init__(self, topics: Topics, topic: str) -> None:
         self._topics = topics
@@ -310,12 +312,12 @@ class Times:
         self._last_lease_ms = 0
 
     async def next(self, shard: int, at: float) -> int | None:
-        """The begin of the first bin with jobs that ends behind a time (both ms since the epoch); None: there is
-        none."""
+        """The beginning of the first bin with jobs that ends after a time (both in ms since the epoch), or None if
+        there is none."""
         return (await self._of(shard)).next(at)
 
     async def last(self, shard: int, at: float) -> int | None:
-        """The end of the last bin with jobs that begins at a time or before; None: there is none."""
+        """The end of the last bin with jobs that begins at a time or before, or None if there is none."""
         return (await self._of(shard)).last(at)
 
     async def _of(self, shard: int) -> Bins:
@@ -325,14 +327,14 @@ class Times:
         return self._bins[shard]
 
     async def last_lease_ms(self) -> int:
-        """When the last lease ends at the latest, in ms since the epoch."""
+        """The latest time at which a lease may end, in ms since the epoch."""
         if not self._last_lease_ms:
             self._last_lease_ms = await self._topics.pool.now_ms() + _LONGEST_LEASE_MS
         return self._last_lease_ms
 
 
 class Bins:
-    """Bins, those of each width by their begins: a page asks for them dozens of times."""
+    """Bins, sorted by width and beginning, as a page needs them dozens of times."""
 
     def __init__(self, bins: Sequence[Bin]) -> None:
         self._begins: dict[int, list[int]] = {}
@@ -342,7 +344,7 @@ class Bins:
             begins.sort()
 
     def next(self, at: float) -> int | None:
-        """The first begin of those that end behind a time."""
+        """The first beginning of a bin that ends after a time."""
         found: list[int] = []
         for width, begins in self._begins.items():
             place = bisect_right(begins, at - width)
@@ -350,7 +352,7 @@ class Bins:
         return min(found, default=None)
 
     def last(self, at: float) -> int | None:
-        """The last end of those that begin at a time or before."""
+        """The last end of a bin that begins at a time or before."""
         found: list[int] = []
         for width, begins in self._begins.items():
             place = bisect_right(begins, at)

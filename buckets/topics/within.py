@@ -1,8 +1,8 @@
-"""Conditions on the topics that a caller may reach, as scripts take them (see lua/include/within.lua).
+"""Conditions on the topics that a caller may reach, in the form for scripts (see lua/include/within.lua).
 
-A condition is a text: patterns, separated by blanks, of which a topic must match one; several such lists, one a line,
-of which it must match each. In a pattern, `*` stands for any characters and `?` for one. An empty text lets any topic
-pass.
+A condition is a text: a list of patterns, separated by blanks, of which a topic must match one; or several such lists,
+one per line, each of which a topic must match. In a pattern, `*` matches any characters and `?` one character. An empty
+text matches any topic.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import re
 
 
 def both(first: str, second: str) -> str:
-    """The condition that two conditions hold."""
+    """The condition that both of two conditions are met."""
     return f"{first}\n{second}" if first and second else first or second
 
 
 def is_pattern(text: str) -> bool:
-    """Whether it may stand for several topics."""
+    """Whether a text is a pattern, which may match several topics."""
     return "*" in text or "?" in text
 
 
 def reaches(within: str, topic: str) -> bool:
-    """Whether a topic is within."""
+    """Whether a topic meets the condition `within`."""
     return not within or all(pattern.fullmatch(topic) for pattern in _compiled(within))
 
 
@@ -32,8 +32,8 @@ def _compiled(within: str) -> list[re.Pattern[str]]:
 
 
 def _expression(pattern: str) -> str:
-    """An expression that never goes back, as one with many stars could otherwise take seconds: what is between two
-    stars is sought where it comes first."""
+    """A regular expression that never backtracks, as a pattern with many stars could otherwise take seconds: the text
+    between two stars is matched where it first occurs."""
     first, *others = [re.escape(part).replace(r"\?", ".") for part in pattern.split("*")]
     if not others:
         return first

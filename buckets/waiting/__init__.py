@@ -1,1 +1,1 @@
-"""Waiting pops, the subscription that tells them and the timers what has come, and who polls."""
+"""Waiting pops, the subscriptions that notify them and the timers, and the workers that poll."""

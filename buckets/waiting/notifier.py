@@ -1,19 +1,19 @@
-"""The notifier: the subscriptions through which Redis notifies this process, and who is called for what.
+"""The notifier: the subscriptions through which Redis notifies this process, and the callbacks for its messages.
 
-There is one subscription per shard, to its bell; those on the same server share a connection. Scripts publish:
+There is one subscription per shard, to its bell; subscriptions on the same server share a connection. Scripts publish:
 
     ready n topic   a ready list of the topic was empty and got n jobs
-    due n           bucket n got an entry that is earlier than all its others
-    free            an instance gave up locks of timers
+    due n           bucket n got an entry that is earlier than all others
+    free            an instance released locks of timers
     aside id        a record that could not be read was set aside
     tokens version  records of tokens were changed
     operation       an operation was planned, or has another state
 
-A process publishes `leave worker`: all waiting pops of this worker end now; or `leave_owned owner worker`: those of an
-owner. The worker's name is the rest of the line.
+Processes publish `leave worker`, which ends all waiting pops of this worker, or `leave_owned owner worker`, which ends
+only those of an owner. The worker's name is the rest of the line.
 
-Timers wait for the events of `alarm`, locks for those of `free`; whoever else wants to know registers a `Listener`.
-Pub/sub may lose messages, so every event is set, and every listener called, whenever a subscription is back.
+Timers wait for the events of `alarm`, locks for those of `free`; other code registers a `Listener`. Pub/sub may lose
+messages, so every event is set, and every listener called, whenever a subscription is renewed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from buckets.shards import Shards
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is tried again
-_STANDS_S = 2.0  # for so long, and its outage is over: on a read-only replica it is lost again and again
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is renewed
+_STANDS_S = 2.0  # after this long, a subscription's outage is over: on a read-only replica it is lost again and again
 
 
 def _ignore(*_: object) -> None:
-    """What a listener does with what it does not care about."""
+    """The callback for messages that a listener does not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,21 @@ class Listener:
     """Callbacks of one listener; none may block."""
 
     ready: Callable[[int, str, int], None] = _ignore
-    """A shard, a topic that has ready jobs there, and how many of them are new."""
+    """Called with a shard, a topic that has ready jobs there, and how many of them are new."""
     leave: Callable[[str, str | None], None] = _ignore
-    """A worker whose waiting pops end now, and of which owner; None: of any."""
+    """Called with a worker whose waiting pops must end now, and their owner, or None for any owner."""
     tokens: Callable[[int], None] = _ignore
-    """The version of the records of tokens now."""
+    """Called with the new version of the records of tokens."""
     operation: Callable[[], None] = _ignore
-    """There may be something to do for an operation."""
+    """Called when there may be something to do for an operation."""
     subscribed: Callable[[int], None] = _ignore
-    """A shard that is heard from now on; earlier messages may be lost."""
+    """Called with a shard whose subscription has begun; earlier messages may be lost."""
     lost: Callable[[int], None] = _ignore
-    """A shard that is no longer heard."""
+    """Called with a shard whose subscription is lost."""
 
 
 class Notifier:
-    """The subscriptions of one namespace. `run` keeps them up."""
+    """The subscriptions of one namespace. `run` renews them."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -66,13 +66,13 @@ class Notifier:
         self._free = [asyncio.Event() for _ in shards.keys]
         self._subscribed: set[int] = set()
         self._outages = [Outage(log, "bell.lost", "bell.found") for _ in shards.keys]
-        self._ends: dict[int, asyncio.TimerHandle] = {}  # of outages that are over soon, by shard
+        self._ends: dict[int, asyncio.TimerHandle] = {}  # by shard, the timers that end outages
         self.connected = asyncio.Event()
-        """Set while all subscriptions stand."""
+        """Set while all subscriptions are active."""
 
     @property
     def hears(self) -> bool:
-        """Whether the subscription of at least one shard stands; not of all, since masters of a Cluster may fail."""
+        """Whether the subscription of at least one shard is active; not of all, since masters of a Cluster may fail."""
         return bool(self._subscribed)
 
     def register(self, listener: Listener) -> None:
@@ -80,11 +80,11 @@ class Notifier:
         self._listeners.append(listener)
 
     def alarm(self, shard: int, bucket: int) -> asyncio.Event:
-        """Set when a bucket may hold an entry earlier than all that its timer knows of."""
+        """An event that is set when a bucket may have an entry earlier than all entries that its timer knows of."""
         return self._alarms.setdefault((shard, bucket), asyncio.Event())
 
     def free(self, shard: int) -> asyncio.Event:
-        """Set when locks of the shard may have become free."""
+        """An event that is set when locks of the shard may have become free."""
         return self._free[shard]
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class Notifier:
             listener.lost(shard)
 
     def hear(self, shard: int, message: str) -> None:
-        """Act on a message; what another program publishes on the channel does no harm."""
+        """Act on a message; messages that another program publishes on the channel do no harm."""
         try:
             self._act(shard, message)
         except ValueError:

@@ -1,11 +1,12 @@
-"""Pollers: the workers that pop through this instance, and what all instances know of theirs.
+"""Pollers: the workers that pop through this instance, and the reports of all instances about their workers.
 
-Each instance keeps a table in memory, fed by its pops. Every two seconds it writes the table to a key of its own, which
-expires; whoever asks reads the keys of all live instances. The table serves people who look for the cause of a delay:
-no job depends on it, and it is bounded, so with very many workers the rest is only summed up.
+Each instance keeps a table in memory, fed by its pops. Every two seconds the instance writes the table to a key of its
+own, which expires; a request for the pollers reads the keys of all live instances. The table serves people who look for
+the cause of a delay: no job depends on it, and it is bounded, so with very many workers the rest is only summed up.
 
-A job in hand is a lease that was handed out here and still holds. A finish that comes through this instance takes it
-off at once; every report asks Redis about the others, which may have ended through another instance, or by a release.
+A job in hand is a lease that was granted through this instance and is still valid. A finish through this instance
+removes it at once; every report asks Redis about the others, which may have ended through another instance, or by a
+release.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from buckets.waiting.notifier import Listener, Notifier
 log = logging.getLogger(__name__)
 
 EVERY_S = 2.0
-KEPT_S = 10.0  # a report of an instance that no longer writes
-GONE_S = 90.0  # after its last pop began, a worker without a job in hand is forgotten; a pop may wait for 60 s
+KEPT_S = 10.0  # how long a report is kept if its instance no longer writes
+GONE_S = 90.0  # after its last pop began, until a worker without a job in hand is forgotten; a pop may wait for 60 s
 MOST_ROWS = 300
 _MOST_BYTES = 100_000  # of a report
 _MOST_LEASES = 10_000
 _COUNTED_S = 1.0
-_LEAVE_S = 1.0  # that a shutdown waits for Redis
+_LEAVE_S = 1.0  # how long a shutdown waits for Redis
 
 _RESERVED = State.RESERVED
 
 
 class Client(Protocol):
-    """Where a pop comes from."""
+    """The client that sent a pop."""
 
     @property
     def address(self) -> str:
@@ -63,12 +64,12 @@ class Poller:
         self.since = self.last = time.monotonic()
         self.waiting = 0  # pops in progress
         self.has_left = False
-        self.owner = ""  # of the last pop
+        self.owner = ""  # the owner of the last pop
         self.blocked = ""  # why the last pop took no job
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was known by nothing but its connection, and that is closed."""
+        """Whether the worker has no name, only a connection, which is closed."""
         return not (self.worker or self.client is None or self.client.is_connected)
 
 
@@ -77,35 +78,35 @@ class Polling:
     """One row of a report; times are ms since the epoch."""
 
     worker: str
-    """Its name, or the client's address if its pops give none."""
+    """The worker's name, or the client's address if its pops have no name."""
     topics: list[str]
     instance: str
     client: str
     since: int
     last: int
     waiting: int
-    """Pops that wait."""
+    """How many pops wait."""
     jobs: int
-    """Jobs in hand."""
+    """How many jobs are in hand."""
     blocked: str = ""
-    """Why it takes no jobs, by its own word; empty: it takes some."""
+    """Why the worker takes no jobs, as the worker said; empty if it takes jobs."""
 
 
 @dataclass(slots=True)
 class Pollings:
-    """What the live instances know: their rows, and sums over those workers that are in no row."""
+    """The reports of the live instances: their rows, and sums over the workers without a row."""
 
     rows: list[Polling] = field(default_factory=list)
     other_waiting: int = 0
     other_jobs: int = 0
 
     def within(self, reaches: Callable[[str], bool]) -> Pollings:
-        """Only the rows with a topic of which `reaches` says yes, with those topics."""
+        """Only the rows with a topic for which `reaches` returns True, reduced to these topics."""
         rows = [replace(row, topics=topics) for row in self.rows if (topics := [*filter(reaches, row.topics)])]
         return Pollings(rows)
 
     def parked(self, topic: str | None = None) -> int:
-        """How many pops wait; for a topic, those in the rows."""
+        """How many pops wait. For a topic, only pops in the rows are counted."""
         if topic is None:
             return sum(row.waiting for row in self.rows) + self.other_waiting
         return sum(row.waiting for row in self.rows if topic in row.topics)
@@ -115,7 +116,7 @@ class Pollings:
         return _by_topic(self.rows)
 
     def blocked(self) -> Counter[str]:
-        """How many of them take no jobs now, by their own word."""
+        """How many different workers of each topic take no jobs now, as they said."""
         return _by_topic(row for row in self.rows if row.blocked)
 
 
@@ -125,33 +126,33 @@ def _by_topic(rows: Iterable[Polling]) -> Counter[str]:
 
 
 class Pollers:
-    """The pollers of one instance. `token`: its name among the members."""
+    """The pollers of one instance. `token`: the instance's token in the list of members."""
 
     def __init__(self, shards: Shards, notifier: Notifier, token: str) -> None:
         self._shards = shards
         self._token = token
         self._key = shards.keys[0].workers(token)
         self._pollers: dict[Any, Poller] = {}
-        self._others = Poller("", None, ())  # all for whom there is no room
+        self._others = Poller("", None, ())  # all workers for which there is no room
         self._leases: dict[str, tuple[Poller, int]] = {}  # by job
         self._is_written = False
         self._counted: Counter[str] | None = None
         self._counted_at = 0.0
         self.instance = ""
-        """The name of this instance, for people."""
+        """The name of this instance for people."""
         notifier.register(Listener(leave=self._let_go))
 
     def _let_go(self, worker: str, owner: str | None) -> None:
-        """A worker is about to stop: it disappears once it has no jobs; with `owner`, the one whose pops are of this
-        owner."""
+        """Note that a worker is about to stop: it disappears once it has no jobs. With `owner`, only the worker whose
+        pops have this owner."""
         for poller in self._pollers.values():
             poller.has_left |= poller.worker == worker and owner in (None, poller.owner)
 
     def begin(
         self, worker: str, client: Client | None, topics: Sequence[str], owner: str = "", blocked: str = ""
     ) -> Poller:
-        """A pop begins; `end` or `break_off` follows. A pop without a `worker` belongs to its connection. `owner`:
-        whose pop it is, if that matters. `blocked`: why it takes no job."""
+        """Note that a pop begins; `end` or `break_off` must follow. A pop without a `worker` belongs to its connection.
+        `owner`: the owner of the pop, if any. `blocked`: why it takes no job."""
         key = (worker or client, topics[0] if len(topics) == 1 else frozenset(topics))
         poller = self._pollers.get(key)
         if poller is None:
@@ -173,21 +174,22 @@ class Pollers:
         return poller
 
     def end(self, poller: Poller, jobs: Sequence[Job]) -> None:
-        """A pop was answered with jobs."""
+        """Note that a pop was answered with jobs."""
         poller.waiting -= 1
         leases = self._leases
         if len(leases) + len(jobs) <= _MOST_LEASES:
             leases.update([(job.id, (poller, job.lease)) for job in jobs if job.kind.state is _RESERVED])
 
     def break_off(self, poller: Poller, *, is_gone: bool) -> None:
-        """A pop was not answered. `is_gone`: its client hung up; a worker without other pops or jobs has left."""
+        """Note that a pop was not answered. `is_gone`: whether its client hung up; then a worker without other pops or
+        jobs is removed."""
         poller.waiting -= 1
         if is_gone and not poller.waiting and not any(owner is poller for owner, _ in self._leases.values()):
             self._pollers = {key: each for key, each in self._pollers.items() if each is not poller}
 
     def finished(self, jobs: Sequence[tuple[str, int | None]], results: Sequence[object]) -> None:
-        """Jobs were finished through this instance, given as to `Pool.finish`; its results. A finish that was refused
-        may have come from an earlier worker."""
+        """Note that jobs were finished through this instance. `jobs`, `results`: the argument and the result of
+        `Pool.finish`. Refused finishes are ignored, since they may come from an earlier worker."""
         leases = self._leases
         if leases:
             for (job_id, _), result in zip(jobs, results, strict=True):
@@ -195,7 +197,7 @@ class Pollers:
                     leases.pop(job_id, None)
 
     async def tick(self) -> None:
-        """Write the report, if there is something to report, or was."""
+        """Write the report, if there is something to report, or was the last time."""
         await self._check_leases()
         self._forget()
         if not (self._pollers or self._others.waiting or self._leases or self._is_written):
@@ -211,7 +213,7 @@ class Pollers:
         )
 
     async def _check_leases(self) -> None:
-        """Drop the leases that no longer hold."""
+        """Drop the leases that are no longer valid."""
         all_seen = list(self._leases.items())
         items = [Item(job_id, (job_id, lease)) for job_id, (_, lease) in all_seen]
         holds = await self._shards.each("check_leases", items)
@@ -220,7 +222,7 @@ class Pollers:
                 del self._leases[job_id]
 
     def _forget(self) -> None:
-        """Forget the workers that have left; and where there is no room for others, the nameless ones that hung up."""
+        """Forget the workers that have left and, if there is no room for others, the nameless ones that hung up."""
         busy = {id(poller) for poller, _ in self._leases.values()}
         old = time.monotonic() - GONE_S
         is_full = len(self._pollers) >= MOST_ROWS
@@ -233,7 +235,7 @@ class Pollers:
         }
 
     def _report(self) -> str:
-        """The rows, the latest pop first, and the sums of the rest."""
+        """The report: the rows, those with the latest pop first, and the sums over the rest."""
         jobs = Counter(id(poller) for poller, _ in self._leases.values())
         pollers = sorted(self._pollers.values(), key=lambda each: each.last, reverse=True)
         now, size, rows = time.monotonic(), 0, []
@@ -255,7 +257,7 @@ class Pollers:
         )
 
     async def read(self) -> Pollings:
-        """What all live instances know, this one up to the moment, the others up to their last report."""
+        """The reports of all live instances: the current one of this instance, the last ones of the others."""
         await self.tick()
         pollings = Pollings()
         for raw in await self._shards.call("read_workers", 0):
@@ -263,28 +265,29 @@ class Pollers:
         return pollings
 
     async def name_of(self, token: str) -> str | None:
-        """The name of the instance of a token; None where that is not known: it has no workers."""
+        """The name of the instance with a token, or None if it is unknown because the instance has no workers."""
         if token == self._token:
             return self.instance or None
         raw = await self._shards.redis.read("GET", self._shards.keys[0].workers(token))
         return name_in(raw or b"") or None
 
     async def polling(self) -> Counter[str]:
-        """How many different workers poll each topic, at most a second ago: a listing of topics has many pages."""
+        """How many different workers poll each topic, as of at most a second ago: a listing of topics has many
+        pages."""
         now = time.monotonic()
         if self._counted is None or now - self._counted_at > _COUNTED_S:
             self._counted, self._counted_at = (await self.read()).polling(), now
         return self._counted
 
     async def run(self) -> None:
-        """Report until cancelled; then the report is removed."""
+        """Report until cancelled; then remove the report."""
         try:
             while True:
                 await asyncio.sleep(EVERY_S)
                 try:
                     await self.tick()
                 except JobQueueError:
-                    pass  # Redis is away, which others log; the report follows when it is back
+                    pass  # Redis is away, which others log; the report follows when Redis is back
                 except Exception:
                     log.exception("workers.failed")
         finally:
@@ -294,15 +297,15 @@ class Pollers:
 
 
 def name_in(report: bytes) -> str:
-    """The name of the instance that wrote a report; empty where that cannot be read."""
+    """The name of the instance that wrote a report, or empty if it cannot be read."""
     with contextlib.suppress(ValueError, TypeError, LookupError):
         return str(json.loads(report.partition(b" ")[2])["instance"])
     return ""
 
 
 def waiting_in(report: bytes, reaches: Callable[[str], bool] | None = None) -> int:
-    """How many pops wait at the instance that wrote a report; with `reaches`, only those of workers in its rows that
-    ask for a topic of which it says yes."""
+    """How many pops wait at the instance that wrote a report. With `reaches`, only pops of workers in its rows that ask
+    for a topic for which `reaches` returns True are counted."""
     pollings = Pollings()
     _add(pollings, report)
     if reaches is not None:
@@ -311,14 +314,14 @@ def waiting_in(report: bytes, reaches: Callable[[str], bool] | None = None) -> i
 
 
 def _row(poller: Poller, now: float, jobs: int) -> list[Any]:
-    """Times become ages in ms: clocks of hosts are not compared."""
+    """The row of a poller. Times become ages in ms, because the clocks of hosts are not compared."""
     address = poller.client.address if poller.client else ""
     ages = (int((now - poller.since) * 1000), int((now - poller.last) * 1000))
     return [poller.worker or address, poller.topics, address, *ages, poller.waiting, jobs]
 
 
 def _add(pollings: Pollings, raw: bytes) -> None:
-    """Add a report. What another program wrote in its place is left out."""
+    """Add a report to `pollings`; data that another program wrote in its place is left out."""
     written, _, report = raw.partition(b" ")
     with contextlib.suppress(ValueError, TypeError, LookupError):
         at, found = int(written), json.loads(report)

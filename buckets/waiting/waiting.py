@@ -1,11 +1,11 @@
-"""Pops that wait for jobs: entries of a table here, without a task or a Redis connection of their own, until the
+"""Pops that wait for jobs: entries in a table here, without a task or a Redis connection of their own, until the
 notifier rings for them.
 
 A ring wakes as many pops as there are jobs, first come, first served; a pop that leaves more jobs behind wakes the next
 one. Since pub/sub may lose messages, a pop looks once more after it is parked and once at the end of its wait, and
-after a reconnect one pop of each topic looks again. One that waits for long also looks once a minute.
+after a reconnect one pop of each topic looks again. A pop that waits for long also looks once a minute.
 
-The timers of this process hand jobs that fall due to the pops that sleep (`sleepers`), without a ring and a look.
+The timers of this process hand jobs that fall due to sleeping pops (`sleepers`), without a ring and a look.
 
 One timer of the event loop (`LookTimes`) serves all pops that look without a ring: a timer for each would take more
 memory than the pop itself.
@@ -29,27 +29,27 @@ from buckets.pool.pop_search import Ask, Popped, ask_for
 from buckets.pool.sleepers import LOOKING, OFFERED, OVER, SLEEPING, Done, Offered, Sleepers, Waiter
 from buckets.waiting.notifier import Listener, Notifier
 
-_FEW = 100  # pops that are over and stay in their places
+_FEW = 100  # ended pops that may stay in the heap
 
 
 class LookTimes:
-    """The waiting pops in the order in which they look."""
+    """The waiting pops, in the order of their next looks."""
 
     def __init__(self, look: Callable[[Waiter], None]) -> None:
         self._look = look
-        self._waiters: list[Waiter] = []  # a heap, with some that are over
-        self._over = 0  # of them
+        self._waiters: list[Waiter] = []  # a heap, which may include ended pops
+        self._over = 0  # how many of them are ended
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, waiter: Waiter, time: float) -> None:
-        """It looks at this time of the loop; it has no other one."""
+        """Make a pop look at this time of the loop. It must not have a time already."""
         waiter.look_at = time
         heapq.heappush(self._waiters, waiter)
         if self._waiters[0] is waiter:
             self._set_timer()
 
     def discard(self, waiter: Waiter) -> None:
-        """It is over."""
+        """Note that a pop has ended."""
         if waiter.look_at < inf:
             self._over += 1
             if self._over > _FEW and 2 * self._over > len(self._waiters):
@@ -63,7 +63,7 @@ class LookTimes:
         self._timer = asyncio.get_running_loop().call_at(self._waiters[0].look_at, self._reach)
 
     def _reach(self) -> None:
-        """Let those look whose time has come."""
+        """Make the pops look whose time has come."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         try:
@@ -79,7 +79,7 @@ class LookTimes:
                 self._set_timer()
 
 
-LOOK_S = 60.0  # after which a waiting pop looks again, as a message may have been lost
+LOOK_S = 60.0  # after which a waiting pop looks again, in case a message was lost
 
 
 class Waiting:
@@ -93,8 +93,8 @@ class Waiting:
         self._of_owner: dict[str, set[Waiter]] = {}
         self._sleepers = Sleepers()
         self._look_times = LookTimes(self._look_unrung)
-        self._woken: list[Waiter] = []  # they look on the next turn of the loop
-        self._passed_on: dict[str, int] = {}  # by topic: how many others are to look then
+        self._woken: list[Waiter] = []  # these look on the next turn of the loop
+        self._passed_on: dict[str, int] = {}  # by topic: how many other pops must look then
         self._is_waking = False  # whether `_look_all` is about to be called
         self._openings: dict[str, asyncio.TimerHandle] = {}  # by topic: when its pause ends, or a limit opens
         self._closed = False
@@ -107,21 +107,20 @@ class Waiting:
     def begin(self, ask: Ask, count: int, wait_s: float, done: Done, owner: str = "") -> Waiter:
         """Begin a pop that waits up to `wait_s` seconds for a job: not at all (0), or without end (`math.inf`). `done`
         is called once, later, unless the pop is cancelled before: with the jobs, or with none at the end of the wait,
-        when the worker leaves, or when all are let go by `close`. `owner`: whose pop it is, if that matters: see
-        `end_owned`."""
+        when the worker leaves, or after `close`. `owner`: the owner of the pop, if any: see `end_owned`."""
         waiter = Waiter(ask, count, asyncio.get_running_loop().time() + wait_s, done)
         waiter.leaving = wait_s <= 0
         if owner:
             waiter.owner = owner
             self._of_owner.setdefault(owner, set()).add(waiter)
-        if ask.worker and not waiter.leaving:  # from its first look on: the worker may leave during it
+        if ask.worker and not waiter.leaving:  # from its first look on, as the worker may leave during it
             self._of_worker.setdefault(ask.worker, set()).add(waiter)
         self._look(waiter)
         return waiter
 
     def cancel(self, waiter: Waiter) -> None:
-        """Its client is gone: nothing is reserved for it from now on, and a job that is on its way goes back. Does
-        nothing for a pop that was answered."""
+        """Cancel a pop whose client is gone: nothing is reserved for it from now on, and a job on its way is returned.
+        Does nothing for a pop that was answered."""
         if waiter.state == OVER:
             return
         was_called = waiter.is_parked and (waiter.rung or waiter.state == LOOKING)
@@ -134,8 +133,9 @@ class Waiting:
         return len(self._of_owner.get(owner, ()))
 
     def end_owned(self, owner: str, error: JobQueueError, reaches: Callable[[str], bool] | None = None) -> None:
-        """End the waiting pops of an owner with an error, now. Nothing is reserved for them from now on, and a job that
-        is on its way goes back. With `reaches`, only those that ask for a topic of which it says no."""
+        """End the waiting pops of an owner with an error, now. Nothing is reserved for them from now on, and a job on
+        its way is returned. With `reaches`, only the pops that ask for a topic for which `reaches` returns False are
+        ended."""
         for waiter in list(self._of_owner.get(owner, ())):
             if reaches is None or not all(map(reaches, waiter.ask.topics)):
                 self.cancel(waiter)
@@ -156,7 +156,7 @@ class Waiting:
             if answer.cancelled():
                 self.cancel(waiter)
             else:
-                self._give_back(answer.result(), ask)  # it arrived on the turn of the cancellation
+                self._give_back(answer.result(), ask)  # the result arrived on the turn of the cancellation
             raise
         if isinstance(outcome, JobQueueError):
             raise outcome
@@ -196,14 +196,14 @@ class Waiting:
             self._look(waiter)
 
     def _leaves_more(self, waiter: Waiter, popped: Popped) -> bool:
-        """Whether other pops may have to look for jobs that this one was woken for, or left behind."""
+        """Whether other pops may have to look for jobs for which this one was woken, or which it left."""
         if waiter.rung or popped.left:
             return True
         return bool(popped.jobs) and self._may_be_more(waiter.ask.topics)
 
     def _may_be_more(self, topics: Sequence[str]) -> bool:
-        """Whether a pop that found jobs may also have been woken for others that it did not see, in another topic or
-        shard."""
+        """Whether a pop that found jobs may also have been woken for other jobs that it did not see, in another topic
+        or shard."""
         if len(self._pool.keys) == 1:
             return len(topics) > 1
         return any(map(self._pool.ready_shards.expected, topics))
@@ -223,23 +223,23 @@ class Waiting:
             asyncio.get_running_loop().call_exception_handler({"message": "a pop's answer", "exception": error})
 
     def _give_back(self, outcome: Popped | JobQueueError, ask: Ask) -> None:
-        """Return jobs whose pop was cancelled, and let others look for them then."""
+        """Return jobs whose pop was cancelled, and then make other pops look for them."""
         if isinstance(outcome, Popped) and outcome.jobs:
             self._pool.unpop_later(outcome.jobs, partial(self._pass_on, Popped(), ask.topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
-        """Have other waiters look for jobs that this one was woken for, or left behind. Pops that were answered
-        together left the same jobs behind."""
+        """Make other waiters look for jobs for which this pop was woken, or which it left. Pops that were answered
+        together left the same jobs."""
         last = popped.jobs[-1].topic if popped.jobs else None
-        closed = {each.topic for each in popped.limited}  # others are rung when these open
+        closed = {each.topic for each in popped.limited}  # others are rung when these topics open
         for topic in [topic for topic in topics if topic not in closed]:
             number = max(popped.left, 1) if topic == last else 1
             self._passed_on[topic] = max(number, self._passed_on.get(topic, 0))
         self._look_soon()
 
     def _call_others(self) -> None:
-        """Act on what was passed on. Waiters that are already awake count: otherwise a thousand jobs would wake many
-        thousand waiters."""
+        """Wake the waiters that `_pass_on` asked for. Waiters that are already awake count: otherwise a thousand jobs
+        would wake many thousand waiters."""
         passed_on, self._passed_on = self._passed_on, {}
         for topic, number in passed_on.items():
             for waiter in itertools.islice(self._waiters.get(topic, ()), number):
@@ -283,20 +283,20 @@ class Waiting:
         self._sleep(waiter)
 
     def _sleep(self, waiter: Waiter) -> None:
-        """Let it sleep, unless it was rung meanwhile."""
+        """Let a pop sleep, unless it was rung meanwhile."""
         waiter.state = SLEEPING
         if waiter.rung:
             self._wake(waiter)
 
     def _call(self, waiter: Waiter) -> None:
-        """Have it look, or look again after the look or the offer that is under way."""
+        """Make a pop look, or look again after the current look or offer."""
         if not waiter.rung:
             waiter.rung = True
             if waiter.state == SLEEPING:
                 self._wake(waiter)
 
     def _wake(self, waiter: Waiter) -> None:
-        """Have it look on the next turn of the loop: another ring until then is for somebody else."""
+        """Make a pop look on the next turn of the loop; a ring before then is for another pop."""
         self._sleepers.discard(waiter)
         self._woken.append(waiter)
         self._look_soon()
@@ -331,12 +331,12 @@ class Waiting:
                 jobs -= 1
 
     def _subscribed(self, shard: int) -> None:
-        """The shard is heard from now on; what it published before is unknown."""
+        """Note that the shard's subscription has begun; its earlier messages are unknown."""
         self._pool.ready_shards.stands(shard)
         self.look_again()
 
     def look_again(self) -> None:
-        """Let one pop of each topic look, as if a ring had been missed; it wakes the next if it leaves jobs."""
+        """Make one pop of each topic look, as if a ring had been missed; it wakes the next pop if it leaves jobs."""
         for topic in self._waiters:
             self.ring(topic, 1)
 
@@ -344,9 +344,9 @@ class Waiting:
         self._pool.ready_shards.lost(shard)
 
     async def leave(self, worker: str, owner: str | None = None) -> None:
-        """Let the waiting pops of a worker answer now, in all processes: with what one last look finds, or empty; with
-        `owner`, only those of this owner. Raises Unavailable when the other processes may not have heard of it; the
-        pops of this one end all the same."""
+        """End the waiting pops of a worker now, in all processes, with the jobs of one last look, or none. With
+        `owner`, only the pops of this owner. Raises Unavailable if the other processes may not have been notified; the
+        pops of this process end anyway."""
         self._dismiss(worker, owner)
         await self.notifier.publish(f"leave {worker}" if owner is None else f"leave_owned {owner} {worker}")
 
@@ -356,7 +356,7 @@ class Waiting:
                 self._end(waiter)
 
     def _plan_look(self, waiter: Waiter) -> None:
-        """Let the waiter look at the end of its wait, or before it if that is far away."""
+        """Make the waiter look at the end of its wait, or earlier if that is far away."""
         self._look_times.add(waiter, min(waiter.end, asyncio.get_running_loop().time() + LOOK_S))
 
     def _look_unrung(self, waiter: Waiter) -> None:
@@ -368,13 +368,13 @@ class Waiting:
             self._plan_look(waiter)
 
     def _end(self, waiter: Waiter) -> None:
-        if not waiter.leaving:  # on its last look only a job may ring it, as the ring is passed on
+        if not waiter.leaving:  # during its last look only a job may ring it, as the ring is passed on
             waiter.leaving = True
             self._call(waiter)
 
     def _ring_at(self, time: float, topics: Sequence[str]) -> None:
-        """Ring when a pause ends or a limit opens, since no script does. One ring for all waiters: thousands of
-        simultaneous pops would hold up everything else, and a woken pop wakes the next."""
+        """Ring when a pause ends or a limit opens, since no script does. There is one ring for all waiters: thousands
+        of simultaneous pops would hold up everything else, and a woken pop wakes the next one."""
         for topic in topics:
             known = self._openings.get(topic)
             if known is None or time < known.when():
@@ -383,7 +383,8 @@ class Waiting:
                 self._openings[topic] = asyncio.get_running_loop().call_at(time, self._open, topic)
 
     def _ring_when_open(self, limited: Sequence[Closed]) -> None:
-        """Ring for topics whose limits keep jobs back. Where the clock is held, whoever advances it does."""
+        """Ring for topics whose limits hold back jobs, when the limits open. If the clock is held, the code that
+        advances it rings."""
         if not self._pool.clock.now():
             now = asyncio.get_running_loop().time()
             for topic, _, opens_us in limited:
@@ -394,12 +395,13 @@ class Waiting:
         self.ring(topic, 1)
 
     def sleepers(self, most: int) -> list[Offered]:
-        """Offer up to `most` jobs to pops that sleep. Until `settle`, which must follow, these do not look."""
+        """Offer up to `most` jobs to sleeping pops. These pops do not look until `settle`, which must follow."""
         return [] if self._closed else self._sleepers.offer(most, self._pool.limits)
 
     def settle(self, offers: Sequence[Offered], handed: Sequence[Sequence[Job]] | None) -> None:
-        """Give each group of pops the jobs that were handed to it, in order; the others sleep on. `None`: the script
-        failed, or takes long; jobs that it hands out all the same may follow."""
+        """Pass each group of pops the jobs that were handed to it, in order; the other pops continue to sleep.
+        `handed`: None if the script failed or takes long; a second call may follow with jobs that it handed out after
+        all."""
         for offer, jobs in zip(offers, handed or [()] * len(offers), strict=True):
             for waiter in offer.waiters[len(jobs) :]:
                 if waiter.state == OFFERED:
@@ -428,7 +430,7 @@ class Waiting:
 
 
 def _discard(index: dict[str, set[Waiter]], name: str, waiter: Waiter) -> None:
-    """Remove a pop from those of a name."""
+    """Remove a pop from the pops of a name."""
     waiters = index.get(name)
     if waiters is not None:
         waiters.discard(waiter)

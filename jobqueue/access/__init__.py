@@ -1,1 +1,1 @@
-"""Access: who may connect, and how much they may take."""
+"""Access: who may connect, and how much they may use."""

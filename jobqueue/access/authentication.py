@@ -1,7 +1,7 @@
-"""Authentication: from the credentials of a request to its grant. A request that may not come in is counted and logged.
+"""Authentication: from the credentials of a request to its grant. Refused requests are counted and logged.
 
-A request costs one look-up here, by the digest of its token. Nobody can choose a digest, so the time of the look-up
-says nothing about a token; a token that is unknown, expired or revoked takes the same way, and gets the same answer.
+Each request costs one lookup, by the digest of its token. Nobody can choose a digest, so the duration of the lookup
+reveals nothing about a token; unknown, expired and revoked tokens take the same path and get the same answer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _STALE = "the table of tokens is out of date, and this token is not in it; retry
 
 
 def digest_of(token: str) -> bytes:
-    """What is kept of a token, and what it is found by."""
+    """The digest under which a token is stored and looked up."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def credential(authorization: str) -> bytes:
-    """The digest of the token in an `Authorization` header; empty where there is none. A header of another form is like
-    a token that nobody has."""
+    """The digest of the token in an `Authorization` header, or empty if the header is empty. A header of any other form
+    gets a digest that no token has."""
     if not authorization:
         return b""
     bearer = _BEARER.fullmatch(authorization)
@@ -45,36 +45,37 @@ class Table(Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether it may lack a token that exists."""
+        """Whether a token may exist that this table lacks."""
 
     def of_digest(self, digest: bytes) -> Record | None:
         """The live token with this digest."""
 
     def ended(self, digest: bytes) -> Record | None:
-        """The token with this digest that was live once."""
+        """The token with this digest that is no longer live, or None."""
 
     def note_used(self, token_id: str) -> None:
-        """A token was used."""
+        """Note that a token was used."""
 
     def of_name(self, name: str) -> Record | None:
-        """The live token of this name."""
+        """The live token with this name."""
 
     def of_certificate(self, name: str) -> Record | None:
-        """The live token that this name of a client certificate stands for."""
+        """The live token for this name from a client certificate."""
 
 
 class Waits(Protocol):
     """The waiting pops of this process: see buckets/waiting/waiting.py."""
 
     def waits_of(self, owner: str) -> int:
-        """How many pops of an owner wait."""
+        """How many pops of an owner are waiting."""
 
     def end_owned(self, owner: str, error: JobQueueError, reaches: Callable[[str], bool] | None = None) -> None:
-        """End the waiting pops of an owner with an error; with `reaches`, only those for a topic out of reach."""
+        """End the waiting pops of an owner with an error; with `reaches`, only those for a topic for which it returns
+        False."""
 
 
 class Authentication:
-    """Who may come in, in one process."""
+    """Authenticates requests in one process."""
 
     def __init__(
         self,
@@ -83,24 +84,25 @@ class Authentication:
         quota_of: Callable[[Record], Quota | None] = lambda record: None,
         processes: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`table`: None for a service that is open; `waits`: given with a table. `quota_of`: the rates of a token.
-        `processes`: how many there are, of which each lets its share of a token's pops wait."""
+        """`table`: the tokens, or None for a service that is open; `waits`: required with a table. `quota_of`: returns
+        the rates of a token. `processes`: returns how many processes share the waiting pops of a token."""
         self._table = table
         self._waits = waits
         self._quota_of = quota_of
         self._processes = processes
         self.known: dict[bytes | str, Grant] = {}
-        """The grants that were asked for: by what is shown, if that is a digest."""
+        """The current grants, by the digest of the token, or by `certificate <name>` or `name <name>`."""
         self._gone: deque[Grant] = deque(maxlen=_MOST_GONE)
 
     @property
     def is_open(self) -> bool:
-        """Whether no tokens are asked for."""
+        """Whether requests need no token."""
         return self._table is None
 
     def grant(self, digest: bytes, certificates: Sequence[str] = ()) -> Grant:
-        """What a request may do, by the digest of what it shows; empty: nothing, then the names of its client
-        certificate count. Raises Unauthorized; Unavailable where a token that is not known may exist."""
+        """The grant of a request, by the digest of its token; if the digest is empty, by the names in its client
+        certificate. Raises Unauthorized, or Unavailable if the token may exist although this process does not know
+        it."""
         if self._table is None:
             return OPEN
         if not digest:
@@ -126,7 +128,7 @@ class Authentication:
         raise Unauthorized(missing=True)
 
     def named(self, name: str) -> Grant:
-        """What the token of this name may do: a dialect's `act_as`. Raises Unauthorized, Unavailable."""
+        """The grant of the token with this name, for a dialect's `act_as`. Raises Unauthorized, Unavailable."""
         if self._table is None:
             return OPEN
         key = f"name {name}"
@@ -144,15 +146,17 @@ class Authentication:
         return grant
 
     def _may_wait(self, grant: Grant) -> bool:
-        """Whether one more pop may wait here: each process lets its share wait, rounded up."""
+        """Whether one more pop may wait in this process, which allows its share of the token's waiting pops, rounded
+        up."""
         most = grant.record.waits
         if most is None or self._waits is None:
             return True
         return self._waits.waits_of(grant.owner) < -(-most // max(self._processes(), 1))
 
     def in_dialect(self, given: str | None, wanted: str, act_as: str) -> Grant:
-        """What a dialect's request may do that shows a token, or none. `wanted`: the token in the dialect's settings;
-        `act_as`: whose rights those have who show that one, or need to show none. Raises Unauthorized, Unavailable."""
+        """The grant of a request to a dialect. `given`: the token that the request sent, or None; `wanted`: the token
+        in the dialect's settings, or empty; `act_as`: the name of the token whose rights apply to clients that send
+        `wanted`, or that send none while `wanted` is empty. Raises Unauthorized, Unavailable."""
         shows_wanted = bool(wanted) and given is not None and _same(given, wanted)
         if self._table is None:
             if wanted and not shows_wanted:
@@ -165,12 +169,12 @@ class Authentication:
         return self.grant(digest_of(given))
 
     def ended(self, digest: bytes) -> Record | None:
-        """The token with this digest that expired or was revoked, if it is remembered."""
+        """The token with this digest that has expired or was revoked, if it is remembered."""
         return self._table.ended(digest) if self._table else None
 
     def renew(self) -> None:
-        """Look at the table again, which has changed: what was granted holds no longer than the record it came from,
-        and waiting pops that it does not cover any more end."""
+        """Apply a changed table: replace or end each grant whose record has changed, and end the waiting pops that it
+        no longer allows."""
         for key, grant in list(self.known.items()):
             record = self._record(key)
             if record is grant.record:
@@ -194,7 +198,7 @@ class Authentication:
         return self._table.of_name(name) if kind == "name" else self._table.of_certificate(name)
 
     def _end_lost(self, grant: Grant) -> None:
-        """End the waiting pops that a token may not make any more."""
+        """End the waiting pops that a token no longer allows."""
         if self._waits is None:
             return
         if not grant.may("pop"):
@@ -204,15 +208,15 @@ class Authentication:
             self._waits.end_owned(grant.owner, error, grant.reaches)
 
     def note_uses(self) -> None:
-        """Let the table know which tokens were used."""
+        """Report to the table which tokens were used."""
         for grant in (*self.known.values(), *self._gone):
             if self._table is not None and grant.noted < grant.requests:
                 self._table.note_used(grant.token_id)
                 grant.noted = grant.requests
 
     def take_grants(self) -> list[Grant]:
-        """Those that were asked for since their records were read, and those that went since they were last taken:
-        these are forgotten now."""
+        """Returns the current grants and those that were replaced or have ended since the last call; the latter are
+        forgotten."""
         self.note_uses()
         gone = [*self._gone]
         self._gone.clear()
@@ -229,7 +233,7 @@ def _same(given: str, wanted: str) -> bool:
 
 
 class Visitor(Protocol):
-    """The connection that a request comes by."""
+    """The connection over which a request came."""
 
     @property
     def host(self) -> str:
@@ -237,27 +241,27 @@ class Visitor(Protocol):
 
     @property
     def certificate_names(self) -> Sequence[str]:
-        """The names in its client certificate."""
+        """The names in the client's certificate."""
 
 
 class Entry:
-    """Lets requests in."""
+    """Returns the grants of requests; counts and logs those that it refuses."""
 
     def __init__(self, authentication: Authentication, metrics: Metrics, refusals: Sparing) -> None:
         self.authentication = authentication
         self.for_all = OPEN if authentication.is_open else None
-        """What every request may do, where no tokens are asked for."""
+        """The grant of every request if requests need no token, otherwise None."""
         self._known = authentication.known
         self._metrics = metrics
         self._refusals = refusals
 
     @property
     def is_open(self) -> bool:
-        """Whether no tokens are asked for."""
+        """Whether requests need no token."""
         return self.authentication.is_open
 
     def grant(self, digest: bytes, visitor: Visitor) -> Grant:
-        """What a request may do, by the digest of the token that it shows (empty: it shows none). Raises Unauthorized,
+        """The grant of a request, by the digest of the token that it sent (empty if it sent none). Raises Unauthorized,
         Unavailable."""
         grant = self.for_all or self._known.get(digest)  # nearly always
         if grant is not None:
@@ -270,8 +274,8 @@ class Entry:
             raise
 
     def dialect_grant(self, shown: str | None, options: DialectSettings, host: str) -> Grant:
-        """As `grant`, for a request to a dialect that shows a token, or none, from this address. Raises Unauthorized,
-        Unavailable."""
+        """Like `grant`, for a request to a dialect. `shown`: the token that it sent, or None; `host`: the client's
+        address. Raises Unauthorized, Unavailable."""
         try:
             return self.authentication.in_dialect(shown, options.token, options.act_as)
         except JobQueueError as error:
@@ -279,7 +283,7 @@ class Entry:
             raise
 
     def _note(self, error: JobQueueError, host: str, digest: bytes = b"") -> None:
-        """Count and log that a request was not let in."""
+        """Count and log a request that was refused as Unauthorized."""
         if not isinstance(error, Unauthorized):
             return
         ended = self.authentication.ended(digest) if digest else None

@@ -1,10 +1,10 @@
-"""Browsers: which requests come from a web page that may not make them.
+"""Browsers: recognizes requests from web pages that may not make them.
 
-A page of any origin can have the browser of its visitor send a request to a service on the visitor's machine or
-network. It cannot read the answer, but the command would be done. Browsers say in `Origin` and `Sec-Fetch-Site` where a
-request comes from, and a page can forge neither; the clients of the service send neither. A page that has its own name
-resolve to the address of the service (DNS rebinding) is of the same origin to the browser, which then leaves `Origin`
-out of a GET. The name is still in `Host`, and a service on loopback knows the names that it can have.
+A page of any origin can make its visitor's browser send a request to a service on the visitor's machine or network. The
+page cannot read the answer, but the command would be carried out. Browsers say in `Origin` and `Sec-Fetch-Site` where a
+request comes from, and a page can forge neither; the clients of the service send neither. If a page makes its own name
+resolve to the address of the service (DNS rebinding), the browser considers both the same origin, and omits `Origin`
+from a GET. The name is still in `Host`, and a service on loopback knows the names that it can have.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from multidict import MultiMapping
 
 from jobqueue.errors import Forbidden, Misdirected
 
-_OWN_SITES = ("same-origin", "none")  # of a page of the service itself, and of an address that a person typed
+_OWN_SITES = ("same-origin", "none")  # for a page of the service itself, and for an address that a person typed
 _PREFLIGHT = "Access-Control-Request-Method"
 
 
 class Browsers:
-    """Decides about requests by their heads. `origins`: those whose pages may make requests; `hosts`: names of the
-    service in `Host`, beside localhost."""
+    """Decides by its headers whether a request is allowed. `origins`: the origins whose pages may make requests;
+    `hosts`: names of the service in `Host`, besides localhost."""
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
         self._origins = frozenset(origins)
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def judge(self, method: str, headers: MultiMapping[str], *, on_loopback: bool) -> str:
-        """The origin of a page that may make the request; empty: no page makes it. Raises Forbidden for any other page,
-        and Misdirected for a name that the service does not have. `on_loopback`: only this machine reaches it."""
+        """Returns the origin of the page that makes the request, or an empty string if no page does. Raises Forbidden
+        for a page that may not make it, and Misdirected if `Host` is not a name of the service. `on_loopback`: True if
+        only this machine can reach the service."""
         origin = self._origin(headers)
         if method in ("GET", "HEAD") and (on_loopback or self._hosts):
             self._check_host(headers.getall("Host", []))
@@ -77,21 +78,21 @@ def _is_address(name: str) -> bool:
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """Whether a browser only asks whether a page may make a request."""
+    """Whether a request is a CORS preflight: the browser only asks if a page may make a request."""
     return method == "OPTIONS" and _PREFLIGHT in headers
 
 
 def read_by(origin: str) -> dict[str, str]:
-    """The fields by which a browser lets a page of an origin read an answer."""
+    """The header fields that make a browser let a page of this origin read an answer."""
     exposed = "Retry-After, WWW-Authenticate, X-Request-Id"
     return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": exposed, "Vary": "Origin"}
 
 
 def made_by(origin: str) -> dict[str, str]:
-    """The fields by which a browser lets a page of an origin make any request."""
+    """The header fields that make a browser let a page of this origin make any request."""
     return {
         **read_by(origin),
         "Access-Control-Allow-Methods": "*",
-        "Access-Control-Allow-Headers": "*, Authorization",  # which the star leaves out
+        "Access-Control-Allow-Headers": "*, Authorization",  # the star does not include it
         "Access-Control-Max-Age": "600",
     }

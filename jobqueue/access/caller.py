@@ -1,4 +1,4 @@
-"""The caller: the connection over which the request came that is being answered."""
+"""The caller: the connection over which the current request came."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Cancellable(Protocol):
     """A request in flight."""
 
     def cancel(self) -> object:
-        """Give it up: its client is gone."""
+        """Cancel the request because its client is gone."""
 
 
 class Caller(Client, Protocol):
@@ -23,16 +23,17 @@ class Caller(Client, Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether it has not taken all that was written to it. Then jobs are handed out by a task, which waits until it
-        reads: they go back if it never does."""
+        """Whether the client has not yet read everything that was written to it. Jobs are then handed out by a task,
+        which waits until the client reads, and returns the jobs if it never does."""
 
     def has_hung_up(self) -> bool:
-        """Whether it is gone. Asks the socket, for what the event loop has not read yet; to be used before an answer
-        that hands out jobs. A client that is gone is sent nothing more, and the request in flight is cancelled."""
+        """Whether the client is gone. Asks the socket, because the event loop may not have noticed yet; call this
+        before an answer that hands out jobs. If the client is gone, nothing more is sent to it, and the request in
+        flight is cancelled."""
 
     def answer(self, body: bytes, request_id: str) -> None:
         """Answer with 200 and this JSON. Never raises; does nothing when the client is gone."""
 
     def complete(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with a task; it is cancelled when the client is gone. It always begins, so what the work holds goes
-        back by its own handlers."""
+        """Continue in a task, which is cancelled when the client is gone. The task always starts, so that the work's
+        own handlers can release what it holds."""

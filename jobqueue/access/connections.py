@@ -1,7 +1,7 @@
 """Limits on connections: how many there may be, and how long a client may keep the service waiting.
 
 A client keeps the service waiting while it has connected and sends nothing, while its request is incomplete, and while
-it does not take its answer. A loop visits all connections in turn, so that a request needs no timer of its own.
+it does not read its answer. A loop visits all connections in turn, so that a request needs no timer of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Visited(Protocol):
 
 
 class ConnectionLimits:
-    """Holds the connections of one process to their limits: at most `most`, and a few more that may ask for its
+    """Enforces the limits on the connections of one process: at most `most`, and a few more that may only ask for its
     health; each may keep us waiting for `timeout_s`."""
 
     def __init__(self, timeout_s: float, most: int) -> None:
@@ -48,11 +48,11 @@ class ConnectionLimits:
 
     @property
     def is_full(self) -> bool:
-        """Whether a new connection is one too many, which may only ask for the health of the service."""
+        """Whether the limit is reached: a new connection may only ask for the health of the service."""
         return len(self._slot_of) >= self._most
 
     def join(self, connection: Visited) -> bool:
-        """Take in a new connection; returns whether it may stay."""
+        """Add a new connection. Returns False if it must be closed."""
         if len(self._slot_of) >= self._most + _SPARE:
             return False
         slot = self._slot_of[connection] = next(self._joined) % _SLOTS
@@ -75,7 +75,7 @@ class ConnectionLimits:
         return self._unfinished <= _ROOM
 
     async def run(self) -> None:
-        """Visit all connections, again and again."""
+        """Visit all connections repeatedly."""
         while True:
             await asyncio.sleep(max(self.timeout_s / (_ROUND * _SLOTS), _SHORTEST_S))
             self.tick()
@@ -112,11 +112,11 @@ def open_files(wanted: int) -> tuple[int, int]:
     return (wanted if soft == resource.RLIM_INFINITY else max(min(wanted, soft - _OTHER_FILES), 1)), soft
 
 
-_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # on Linux the second one is the end of what a peer sends
+_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP (Linux): the peer has closed its sending side
 
 
 def close_if_hung_up(transport: asyncio.BaseTransport | None) -> None:
-    """Close a connection whose client has closed its end, as the event loop does once it reads that. Until then a write
+    """Close a connection whose client has closed its end, as the event loop does once it notices. Until then a write
     would succeed, so this asks the socket. Raises ConnectionResetError if the connection is closed."""
     if transport is not None and not transport.is_closing():
         if not has_hung_up(transport):
@@ -126,7 +126,8 @@ def close_if_hung_up(transport: asyncio.BaseTransport | None) -> None:
 
 
 def is_writable(transport: asyncio.BaseTransport) -> bool:
-    """Whether the system takes more bytes for the client: it has no more than a few that the client has not taken."""
+    """Whether the system accepts more bytes for the client, because it holds at most a few that the client has not
+    read."""
     return _is(transport, select.POLLOUT)
 
 

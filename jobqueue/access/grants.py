@@ -1,7 +1,8 @@
-"""Grants: what one token lets its bearer do, as far as the request says; the scripts judge the rest.
+"""Grants: what a token allows its bearer to do, as far as the request alone shows; the scripts check the rest.
 
-A grant is made from the record of a token and holds no verdict that could outlive it: when the record changes, another
-grant takes its place. The actor is who is behind a request or a command, for the log of actions.
+A grant is made from the record of a token and keeps no verdict that could outlive the record: when the record changes,
+a new grant replaces the old one. The actor, in the log of actions, is the person or program behind a request or a
+command.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from jobqueue.schema import inner, params
 
 _VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
 _MOST_VERDICTS = 100
-_REFUSAL_S = 0.1  # that it takes at most to refuse a whole request by the rate
+_REFUSAL_S = 0.1  # the longest delay before a whole request is refused because of the rate
 _TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
 
 
@@ -31,20 +32,20 @@ class Quota(Protocol):
     """The rate of a token in this process: see jobqueue/access/rates.py."""
 
     counts_bytes: bool
-    """Whether the bytes of bodies count, or only commands."""
+    """True if the bytes of bodies count, too; False if only commands do."""
 
     def spend(self, count: int, size: int = 0) -> bool:
-        """Spend permits that are at hand; False: nothing is spent."""
+        """Spend permits that are available now. Returns False, and spends nothing, if there are too few."""
 
     def refund(self, count: int, size: int = 0) -> None:
-        """Give back what was spent."""
+        """Return permits that were spent."""
 
     def owe(self, count: int) -> None:
         """Count commands that are never refused."""
 
     async def take(self, sizes: Sequence[int]) -> tuple[int, float]:
-        """Spend permits for the first of commands, given by the bytes that each brings, as far as they go; returns for
-        how many, and in how many seconds there may be more."""
+        """Spend permits for as many of the first commands as possible. `sizes`: the bytes of each command's body.
+        Returns for how many commands permits were spent, and in how many seconds there may be more."""
 
 
 class Grant:
@@ -57,28 +58,28 @@ class Grant:
         quota: Quota | None = None,
         may_wait: Callable[[Grant], bool] | None = None,
     ) -> None:
-        """`owner`: who its waiting pops belong to; `may_wait`: whether one more of them may wait, where their number is
-        limited."""
+        """`owner`: the owner of the token's waiting pops; `may_wait`: returns whether one more pop may wait, or None if
+        their number is not limited."""
         names = tokens.commands_of(record.rights)
         self.record = record
         self.owner = owner
         self.name = record.name
         self.token_id = record.id
         self.within = " ".join(record.topics)
-        """The topics that it reaches, as scripts take them; empty: all."""
+        """The patterns of the topics that the token reaches, as scripts read them, or empty for all topics."""
         self.everything = False
-        """Whether nothing needs to be asked."""
+        """True if everything is allowed, without any check."""
         self.sees_bodies = tokens.BODIES in record.rights or tokens.ADMIN in record.rights
         self.counts = {"ok": 0, "forbidden": 0, "too_fast": 0}
-        """The commands that it was asked for, by verdict, until they are counted elsewhere."""
+        """How many commands were checked, by verdict, since the metrics last counted them."""
         self.requests = 0
-        """The requests that it has let in."""
+        """How many requests this grant has admitted."""
         self.later: Grant | None = None
-        """The one in its place, once the record of its token was changed."""
+        """The grant that replaced this one because the record of the token was changed, or None."""
         self.has_ended = False
-        """Whether its token is gone."""
+        """Whether the token has expired or was revoked."""
         self.noted = self.told = 0
-        """Of these requests, those that are known to the table of tokens, and to the metrics."""
+        """How many of `requests` were reported to the table of tokens, and to the metrics."""
         self._rights = frozenset(record.rights)
         self._names = names
         self._kinds = tokens.kinds_of(names)
@@ -87,14 +88,14 @@ class Grant:
         self._own_ids = record.own_ids
         self._is_narrow = bool(self.within) or record.own_ids
         self._asks_more = self._is_narrow or may_wait is not None or quota is not None
-        self._verdicts: dict[str, bool] = {}  # on topics
+        self._verdicts: dict[str, bool] = {}  # by topic
 
     def may(self, right: str) -> bool:
-        """Whether it has a right, or may give a command."""
+        """Whether the token has a right, or may use a command."""
         return right in self._names or right in self._rights or tokens.ADMIN in self._rights
 
     def reaches(self, topic: str) -> bool:
-        """Whether it may act on a topic."""
+        """Whether the token may act on a topic."""
         verdict = self._verdicts.get(topic)
         if verdict is None:
             if len(self._verdicts) >= _MOST_VERDICTS:
@@ -103,7 +104,8 @@ class Grant:
         return verdict
 
     def current(self) -> Grant:
-        """What the token may do now, while a request goes on. Raises Unauthorized when it has ended."""
+        """The newest grant of the token, which may have replaced this one during a request. Raises Unauthorized if the
+        token has ended."""
         grant = self
         while grant.later is not None:
             grant = grant.later
@@ -112,8 +114,8 @@ class Grant:
         return grant
 
     def check_wait(self, command: Any) -> None:
-        """Raises the reason why a pop that was let in may not begin to wait after all: what was before it in its
-        request took time."""
+        """Check an admitted pop again before it waits, because the commands before it in its request took time. Raises
+        the reason if it may not wait."""
         fault = self.current().fault(command)
         if fault is not None:
             raise fault
@@ -121,8 +123,8 @@ class Grant:
             raise TooFast(_TOO_MANY_WAITS)
 
     def admits(self, commands: Sequence[Any]) -> bool:
-        """Whether plain commands may be carried out as they are; their permits are spent then. False is only a doubt:
-        `checked` settles it."""
+        """Returns True, and spends their permits, if plain commands may be carried out as they are. False is not final:
+        `checked` decides."""
         kinds = self._kinds
         for command in commands:
             if type(command) not in kinds:
@@ -133,7 +135,7 @@ class Grant:
         return True
 
     def _admits_by_contents(self, commands: Sequence[Any]) -> bool:
-        """What is asked of tokens with topics, ids of their own, waits or rates."""
+        """The checks for tokens with `topics`, `own_ids`, `waits` or rates."""
         if self._is_narrow:
             for command in commands:
                 if not self._is_plain(command):
@@ -143,7 +145,7 @@ class Grant:
         return self._quota is None or self._spend(commands, self._quota)
 
     def _is_plain(self, command: Any) -> bool:
-        """Whether all that there is to ask about an add, a finish or a pop is known from the request."""
+        """Whether the request alone shows that an add, a finish or a pop is within the token's scope."""
         kind = type(command)
         if kind is params.Add and not self._own_ids:
             return self.reaches(command.topic)
@@ -161,7 +163,7 @@ class Grant:
         return True
 
     def take_back(self, commands: Sequence[Any]) -> None:
-        """Commands that were admitted are not carried out after all, but checked again."""
+        """Undo `admits` for commands that are not carried out, but checked again."""
         self.counts["ok"] -= len(commands)
         if self._quota is not None:
             free = sum(type(command) is params.Finish for command in commands)
@@ -169,7 +171,7 @@ class Grant:
             self._quota.owe(-free)
 
     async def checked(self, commands: Sequence[Any]) -> list[Any]:
-        """The commands, with an error in the place of each that is refused."""
+        """The commands, with an error in place of each one that is refused."""
         checked = [self._checked(command) for command in commands]
         if self._quota is not None:
             checked = await self._in_time(checked, self._quota)
@@ -182,7 +184,7 @@ class Grant:
         return checked
 
     def _has_a_wait_left(self, command: Any) -> bool:
-        """Whether a pop that may wait is not one too many; True for all other commands."""
+        """Returns False for a pop that wants to wait when the token has no waiting pop left, otherwise True."""
         return not isinstance(command, params.Pop) or not command.wait or bool(self._may_wait and self._may_wait(self))
 
     def _checked(self, command: Any) -> Any:
@@ -194,11 +196,13 @@ class Grant:
         return _in_place_of(command, fault)
 
     async def _in_time(self, commands: list[Any], quota: Quota) -> list[Any]:
-        """With an error for those that the rate refuses: from the first on, so that the order holds, all that it may
-        refuse. Where nobody can say whether there are permits, that is the error.
+        """The commands, with an error in place of each one that the rate refuses. After the first refused command, all
+        others that the rate may refuse are refused, too, to preserve the order. If Redis cannot say whether there are
+        permits, the error is Unavailable.
 
-        A request of which nothing is carried out is answered late: a client that asks again at once would keep this
-        process busy with refusals, and others waiting."""
+        A request of which nothing is carried out is answered late: otherwise a client that retries at once would keep
+        this process busy with refusals, and other clients waiting.
+        """
         asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
         free = [at for at in asked if tokens.name_of(commands[at]) in tokens.SPARED]
         quota.owe(len(free))
@@ -212,7 +216,7 @@ class Grant:
         return _with_errors(commands, metered[done:], lambda: TooFast(retry_after=after_s))
 
     def fault(self, command: Any) -> JobQueueError | None:
-        """Why a command is refused, as far as the request tells."""
+        """Why a command is refused, as far as the request alone shows, or None."""
         if type(command) not in self._kinds:
             return self._lacking(command)
         if not self.sees_bodies and _asks_for_bodies(command):
@@ -222,7 +226,7 @@ class Grant:
     def _lacking(self, command: Any) -> Forbidden | None:
         name = tokens.name_of(command)
         settles = isinstance(command, inner.Finish) and command.settles
-        if settles and "delete" in self._names:  # of a job that was never delivered
+        if settles and "delete" in self._names:  # it deletes a job that was never delivered
             return self._fault_in_scope(command)
         right = tokens.right_for(name)
         return Forbidden(f"the token lacks the right {right}, which {name} needs", right=right)
@@ -239,7 +243,7 @@ class Grant:
 
 
 class _Open(Grant):
-    """The grant of a service without tokens, which nothing is asked of."""
+    """The grant of every request to a service without tokens."""
 
     def __init__(self) -> None:
         super().__init__(Record(id="", name="", digest="", rights=(tokens.ADMIN,), created=0, changed=0), "")
@@ -247,7 +251,7 @@ class _Open(Grant):
 
 
 class _Nobody(Grant):
-    """The grant of who showed no token."""
+    """The grant of a request without a token."""
 
     def __init__(self) -> None:
         super().__init__(Record(id="", name="", digest="", rights=(), created=0, changed=0), "")
@@ -258,15 +262,15 @@ class _Nobody(Grant):
 
 
 OPEN: Grant = _Open()
-"""Lets everybody do everything."""
+"""Allows everything."""
 NOBODY: Grant = _Nobody()
-"""Lets nobody do anything: whoever was not let in, at a page for all."""
+"""Allows nothing: for requests that were not admitted, and for public pages."""
 GRANT: ContextVar[Grant] = ContextVar("grant", default=NOBODY)
-"""The grant of the request that is being answered. Whoever lets a request in sets it."""
+"""The grant of the current request, set by the code that admits the request."""
 
 
 def _with_errors(commands: list[Any], places: Sequence[int], error: Callable[[], JobQueueError]) -> list[Any]:
-    """Commands with errors in some places."""
+    """The commands, with errors at some places."""
     for at in places:
         commands[at] = _in_place_of(commands[at], error())
     return commands
@@ -279,8 +283,8 @@ def _in_place_of(command: Any, error: JobQueueError) -> JobQueueError:
 
 
 def _topics_of(command: Any) -> Sequence[str]:
-    """The topics that a command names. (A token's are given, which is judged where that is done; a pattern in the
-    filter of an operation takes what is in reach.)"""
+    """The topics that a command names and that must be checked here. (Those of the command `token` are checked when the
+    token is issued; a pattern in the filter of an operation selects only jobs within reach.)"""
     if isinstance(command, params.Token):
         return []
     if isinstance(command, params.Operation):
@@ -305,7 +309,7 @@ _BRINGING = (params.Add, params.Update, params.Schedule)
 
 
 def _size(commands: Sequence[Any]) -> int:
-    """Bytes of the bodies that commands bring."""
+    """The bytes of the bodies in commands."""
     return sum(len(bytes(command.body)) for command in commands if isinstance(command, _BRINGING))
 
 
@@ -314,11 +318,12 @@ NO_NAME = "-"
 _LONGEST = 200  # bytes, with the name of the token
 
 USER: ContextVar[str] = ContextVar("user", default="")
-"""The person whom the request that is being answered names; empty: it names none."""
+"""The person named by the current request, or empty if it names none."""
 
 
 def named(headers: Sequence[str], grant: Grant) -> str:
-    """The person whom a request names. Raises Forbidden where its token may not do that, and BadField."""
+    """The person that a request names, or empty if it names none. Raises Forbidden if its token may not name one, and
+    BadField."""
     if not headers:
         return ""
     if not grant.may(ACTOR):
@@ -331,7 +336,7 @@ def named(headers: Sequence[str], grant: Grant) -> str:
 
 
 def operator() -> str:
-    """Who gives a command that asks Redis itself: the user and the machine."""
+    """The actor of a CLI command that accesses Redis directly: the user and the machine."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):  # a user without a name
@@ -339,7 +344,7 @@ def operator() -> str:
 
 
 def actor_of(grant: Grant, user: str) -> str:
-    """The actor, in words: the name of the token, and the person whom the request names."""
+    """The actor as text: the name of the token, and the person that the request names."""
     if user:
         return f"{grant.name}/{user}" if grant.name else user
     return grant.name or NO_NAME

@@ -1,8 +1,8 @@
 """Issuing tokens: creating, listing, revoking and rotating them, for the command line and the command `token` alike.
 
-A change is judged by one reading of all records, and written only if none has been changed since; otherwise it is
-judged again. So a name is given once, however many ask for it at the same moment. The scope of a token is what it may
-do; nobody issues a token whose scope exceeds their own.
+A change is checked against a snapshot of all records, and written only if no record has changed since; otherwise it is
+checked again. So a name is assigned only once, however many clients ask for it at the same moment. The scope of a token
+is what it may do; nobody can issue a token whose scope exceeds their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMITS = ("expires", "rate", "burst", "bytes", "waits")
 
 
 def beyond(giver: Record, record: Record) -> Forbidden | None:
-    """Why one who has the token `giver` may not give this one: nobody gives more than they have."""
+    """Why the bearer of `giver` may not issue this token, or None if they may: nobody can grant more than they have."""
     fault = beyond_reach(giver, record)
     if fault:
         return fault
@@ -41,7 +41,8 @@ def beyond(giver: Record, record: Record) -> Forbidden | None:
 
 
 def beyond_reach(giver: Record, record: Record) -> Forbidden | None:
-    """Why one who has the token `giver` has no say over this one: it may do, or reaches, what their own does not."""
+    """Why the bearer of `giver` may not manage this token, because it has a right or a topic that `giver` lacks, or
+    None if they may."""
     grant = Grant(giver, "")
     for right in record.rights:
         if not grant.may(right):
@@ -51,7 +52,8 @@ def beyond_reach(giver: Record, record: Record) -> Forbidden | None:
 
 
 def beyond_names(giver: Record, record: Record) -> Forbidden | None:
-    """Why one who has the token `giver` may not create this one: a certificate may be meant for another's token."""
+    """Why the bearer of `giver` may not create this token, or None if they may. Only a giver that reaches all topics
+    may set a certificate: its name may be meant for someone else's token."""
     if record.certificate and not reaches_all(giver):
         return Forbidden("only a token that reaches all topics may give a certificate")
     return beyond(giver, record)
@@ -63,7 +65,7 @@ def reaches_all(giver: Record) -> bool:
 
 
 def beyond_topics(giver: Record, record: Record) -> str:
-    """The first pattern of a token with topics that one who has the token `giver` does not reach; empty: there is
+    """The first topic pattern of a token that `giver` does not reach completely, or an empty string if there is
     none."""
     if not giver.topics:
         return ""
@@ -72,8 +74,8 @@ def beyond_topics(giver: Record, record: Record) -> str:
 
 
 def refusal(record: Record, right: str, topic: str | None, *, is_live: bool) -> str:
-    """Why a token may not do something, in words; empty: it may. `right`: a right, or the name of a command. Raises
-    BadField for a right that does not exist."""
+    """Why a token may not do something, in words, or an empty string if it may. `right`: a right, or the name of a
+    command. Raises BadField for a right that does not exist."""
     if right not in tokens.WORDS:
         raise BadField(f"right must be {fields.expected(fields.TestedRight)}", field="right")
     if not is_live:
@@ -86,20 +88,20 @@ def refusal(record: Record, right: str, topic: str | None, *, is_live: bool) -> 
     return ""
 
 
-@functools.lru_cache(maxsize=16_384)  # long ones take milliseconds, and each look at a list of tokens asks for all
+@functools.lru_cache(maxsize=16_384)  # long ones take milliseconds, and each listing of tokens needs all
 def covers(pattern: str, other: str) -> bool:
-    """Whether each topic that the other pattern matches is matched by this one. In both, `*` stands for any characters
-    and `?` for one. False is a doubt where this one has a `?`."""
+    """Whether `pattern` matches every topic that `other` matches. In both, `*` stands for any characters and `?` for
+    one. False is not certain if `pattern` has a `?`."""
     return _covers(_ordered(pattern), _ordered(other))
 
 
 def _ordered(pattern: str) -> str:
-    """The same pattern with each `*` behind the `?` beside it, and only one."""
+    """The same pattern, with each run of wildcards reduced to its `?` followed by at most one `*`."""
     return _WILD.sub(lambda run: "?" * run[0].count("?") + "*" * ("*" in run[0]), pattern)
 
 
 def _covers(pattern: str, other: str) -> bool:
-    """By the ends of `other` that the beginning of `pattern` read so far leaves to be matched."""
+    """`ends` holds the positions in `other` up to which the part of `pattern` that was read so far can match."""
     ends = {0}
     for sign in pattern:
         if sign == "*":
@@ -117,11 +119,11 @@ _TRIES = 50
 _US = 1_000_000
 
 Objection = Callable[[Record], JobQueueError | None]
-"""Why a record may not be given, or changed: what the asker may not."""
+"""Returns why the asker may not issue or change a record, or None if they may."""
 
 
 class Known(NamedTuple):
-    """A record, and what is known of it besides."""
+    """A record, and what else is known about it."""
 
     record: Record
     used: int | None
@@ -131,7 +133,7 @@ class Known(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """A record and its token, which is shown this once."""
+    """A record and its token, which is shown only this once."""
 
     record: Record
     token: Token
@@ -160,12 +162,12 @@ class _Moment:
         return Known(record, self.used.get(record.id), in_file, record.is_live(self.now))
 
     def forgotten(self) -> list[Entry]:
-        """What is to be dropped of those that ended long ago, a script's fill at most."""
+        """Entries that drop the records of tokens that ended long ago, at most 100 of them."""
         gone = [record for record in self.records.values() if record.is_forgotten(self.now)]
         return [Entry(record.id, record.changed, b"") for record in gone[:100]]
 
     def find(self, token_id: str) -> Record:
-        """The record that Redis holds. Raises NotFound, or WrongState for one in a file."""
+        """The record that Redis holds. Raises NotFound, or WrongState for a token in the file."""
         record = self.records.get(token_id)
         if record is not None and not record.is_forgotten(self.now):
             return record
@@ -174,12 +176,12 @@ class _Moment:
         raise NotFound("no such token")
 
     def changed(self, record: Record) -> int:
-        """When a change of this record happens that is made now."""
+        """The time of a change made to this record now, in us; always later than its previous change."""
         return max(self.us, record.changed + 1)
 
     def check_new(self, record: Record, *, any_name: bool) -> None:
-        """Raises AlreadyExists for a name or a certificate that a live token has, without `any_name` also for the name
-        of one that has ended, and NoRoom."""
+        """Raises AlreadyExists if a live token has the name or the certificate, or, without `any_name`, if an ended
+        token has the name. Raises NoRoom if there are too many live tokens."""
         others = [each for each in (*self.records.values(), *self.filed) if each.id != record.id]
         live = [each for each in others if each.is_live(self.now)]
         if len(live) >= MOST:
@@ -201,7 +203,8 @@ class Issuing:
         filed: Callable[[], Sequence[Record]] = tuple,
         acted_as: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`filed`: the records of the file of tokens. `acted_as`: the names that dialects act as."""
+        """`filed`: returns the records of the file of tokens. `acted_as`: returns the names of tokens that dialects act
+        as."""
         self._tokens = tokens
         self._filed = filed
         self._acted_as = acted_as
@@ -215,10 +218,10 @@ class Issuing:
         *,
         any_name: bool = True,
     ) -> Issued:
-        """A new token. `values`: the fields that its creator decides, as in the command `token`; `latest`: when it ends
-        at the latest if they do not say (unix seconds). `any_name`: whether it may have a name that a token had which
-        has ended, or that a dialect acts as. Raises BadField, AlreadyExists, NoRoom, Unavailable, Forbidden, and what
-        is objected."""
+        """Create a token. `values`: the fields that its creator chooses, as in the command `token`; `latest`: the
+        latest time at which it ends if `values` has no `expires` (unix seconds). `any_name`: True if it may have the
+        name of an ended token, or a name that a dialect acts as. Raises BadField, AlreadyExists, NoRoom, Unavailable,
+        Forbidden, and any error that `objection` returns."""
         token = Token.make()
 
         def made(moment: _Moment) -> Record:
@@ -232,7 +235,7 @@ class Issuing:
         return Issued(await self._change(made, objection), token)
 
     async def all(self) -> list[Known]:
-        """All that are not forgotten, the oldest first. Raises Unavailable."""
+        """All tokens that are not forgotten, the oldest first. Raises Unavailable."""
         moment = await self._read()
         kept = [record for record in moment.records.values() if not record.is_forgotten(moment.now)]
         own = {record.id for record in kept}
@@ -241,21 +244,21 @@ class Issuing:
         return sorted(known, key=lambda each: (each.record.created, each.record.name))
 
     async def find(self, token_id: str) -> Known:
-        """One of them. Raises NotFound, Unavailable."""
+        """The token with this id. Raises NotFound, Unavailable."""
         found = [each for each in await self.all() if each.record.id == token_id]
         if not found:
             raise NotFound("no such token")
         return found[0]
 
     async def refusal(self, token_id: str, right: str, topic: str | None) -> str:
-        """Why a token may not do something, in words; empty: it may. `right`: a right, or the name of a command. Raises
-        BadField for a right that does not exist, NotFound, Unavailable."""
+        """Why a token may not do something, in words, or an empty string if it may. `right`: a right, or the name of a
+        command. Raises BadField for a right that does not exist, NotFound, Unavailable."""
         known = await self.find(token_id)
         return refusal(known.record, right, topic, is_live=known.is_live)
 
     async def revoke(self, token_id: str, objection: Objection = _nothing) -> Record:
-        """End a token now; one that is revoked already stays as it is. Raises NotFound, WrongState for one in a file,
-        Unavailable, and what is objected."""
+        """Revoke a token now; a token that is already revoked is not changed. Raises NotFound, WrongState for a token
+        in the file, Unavailable, and any error that `objection` returns."""
 
         def revoked(moment: _Moment) -> Record:
             record = moment.find(token_id)
@@ -266,15 +269,15 @@ class Issuing:
         return await self._change(revoked, objection)
 
     async def rotate(self, token_id: str, keep_s: float = 0.0, objection: Objection = _nothing) -> Issued:
-        """Exchange the secret of a token; the old one holds for `keep_s` seconds, too. Raises NotFound, WrongState for
-        one that has ended or stands in a file, Unavailable, and what is objected."""
+        """Replace the secret of a token; the old secret stays valid for `keep_s` seconds. Raises NotFound, WrongState
+        for a token that has ended or is in the file, Unavailable, and any error that `objection` returns."""
         token = Token.make(token_id)
 
         def rotated(moment: _Moment) -> Record:
             record = moment.find(token_id)
             if not record.is_live(moment.now):
                 raise WrongState("the token is revoked or has expired")
-            if record.digest == token.digest:  # its answer was lost
+            if record.digest == token.digest:  # it was written, but the answer was lost
                 return record
             return msgspec.structs.replace(
                 record,
@@ -290,7 +293,7 @@ class Issuing:
         return _Moment(await self._tokens.read(), self._filed())
 
     async def _change(self, change: Callable[[_Moment], Record], objection: Objection) -> Record:
-        """Write the record that `change` makes of what is there."""
+        """Write the record that `change` makes from the current records, and return it."""
         for _ in range(_TRIES):
             moment = await self._read()
             record = change(moment)
@@ -306,8 +309,8 @@ class Issuing:
 def new_record(
     values: Mapping[str, Any], token: Token, created_by: str, now_us: int, latest: float | None = None
 ) -> Record:
-    """The record of a new token. `values`: the fields that its creator decides; `now_us`: the time, in us since the
-    epoch; `latest`: when it ends at the latest if they do not say. Raises BadField."""
+    """The record of a new token. `values`: the fields that its creator chooses; `now_us`: the time, in us since the
+    epoch; `latest`: the latest time at which it ends if `values` has no `expires`. Raises BadField."""
     now = now_us / _US
     return Record(
         **granted(values, now, latest),

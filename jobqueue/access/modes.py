@@ -1,7 +1,7 @@
-"""Modes: whether a service may start where its settings have it listen.
+"""Modes: whether a service may start on the addresses that its settings name.
 
-Without tokens everybody who reaches the service may do everything. So it listens on loopback only, and on its Unix
-socket, unless the settings say that more is meant. The ports of dialects are on the same addresses.
+Without tokens, everybody who reaches the service may do everything. So it listens only on loopback and on its Unix
+socket, unless the settings explicitly allow more. The ports of dialects are on the same addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobqueue.settings import Settings
 
 
 def are_loopback(addresses: Iterable[str]) -> bool:
-    """Whether only this machine reaches IP addresses, all of them."""
+    """Whether only this machine can reach any of these IP addresses."""
     return all(map(_is_loopback, addresses))
 
 
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 
 
 async def check_may_start(settings: Settings) -> None:
-    """Raises Unfit for a service that would be open, or plain, to other machines, though nothing says that this is
-    meant, and for a host that cannot be resolved."""
+    """Raises Unfit for a service that other machines could use without tokens, or without TLS, though no setting allows
+    this, and for a host that cannot be resolved."""
     beyond = await beyond_loopback(settings.host)
     why = open_without_word(settings, beyond) or plain_without_word(settings) if beyond else ""
     if why:
@@ -47,8 +47,8 @@ async def warn_where_open(settings: Settings) -> None:
 
 
 async def beyond_loopback(host: str, setting: str = "host") -> list[str]:
-    """The addresses of a host that other machines may reach; none: all are loopback. Raises Unfit, with the name of
-    the `setting`, for a host that cannot be resolved."""
+    """The addresses of a host that other machines may reach, or an empty list if all are loopback. Raises Unfit, with
+    the name of the `setting`, for a host that cannot be resolved."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -60,7 +60,7 @@ async def beyond_loopback(host: str, setting: str = "host") -> list[str]:
 
 
 def open_without_word(settings: Settings, beyond: list[str]) -> str:
-    """Why a service that listens beyond loopback may not be open; empty: it may, or it is not."""
+    """Why a service that listens beyond loopback may not be open, or an empty string if it may, or is not open."""
     if settings.access != "open" or settings.allow_open:
         return ""
     return (
@@ -70,7 +70,8 @@ def open_without_word(settings: Settings, beyond: list[str]) -> str:
 
 
 def plain_without_word(settings: Settings) -> str:
-    """Why a service that listens beyond loopback with TLS may not have the plain port of a dialect; empty: it may."""
+    """Why a service that listens beyond loopback with TLS may not have a dialect's port without TLS, or an empty string
+    if it may."""
     if not settings.tls_cert:
         return ""
     for name, options in settings.protocols.open():

@@ -1,10 +1,10 @@
-"""The rates of tokens: a token bucket for each in Redis, of which each process leases chunks and spends them without
-asking.
+"""The rates of tokens: Redis holds a bucket of permits for each token; each process leases chunks of permits and spends
+them without asking Redis.
 
-What is left of a chunk lapses after a second. So over all instances at most `burst + rate x (T + 1)` permits are spent
-in any T seconds, and one script serves many commands. Where there are no permits, Redis is asked again when most of a
-chunk may be there, and until then everything is refused without asking: a client that always asks costs ten to twenty
-scripts a second and process, however many commands it sends.
+The rest of a chunk lapses after a second. So all instances together spend at most `burst + rate x (T + 1)` permits in
+any T seconds, and one script serves many commands. When there are no permits, Redis is asked again only once it should
+have most of a chunk, and until then everything is refused without asking: a client that keeps asking costs ten to
+twenty scripts per second and process, however many commands it sends.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from buckets.errors import JobQueueError, Unavailable
 from buckets.shards import Shards
 from jobqueue.access.tokens import LEAST_BURST, Record
 
-_LAPSE_S = 1.0  # after which what is left of a chunk is not spent any more
-_FAILED_S = 0.25  # for which nobody asks again after Redis did not answer; those who wait would ask in turn
+_LAPSE_S = 1.0  # after which the rest of a chunk is no longer spent
+_FAILED_S = 0.25  # how long Redis is not asked after it did not answer; otherwise, waiting calls would ask in turn
 _CHUNKS_A_SECOND = 10
 _CHUNKS_A_BURST = 8
 
 Lease = Callable[..., Awaitable[tuple[int, float]]]
-"""As buckets.access.lease, without its first argument."""
+"""Like buckets.access.lease, without its first argument."""
 
 
 class Permits:
     """The permits of one kind that this process may spend for a token."""
 
     def __init__(self, lease: Lease, name: str, rate: int, burst: int) -> None:
-        """`rate`: permits a second; `burst`: of a full quota."""
+        """`rate`: permits per second; `burst`: permits in a full bucket."""
         self._lease = lease
         self._name = name
         self._rate = rate
@@ -40,7 +40,7 @@ class Permits:
         self._chunk = max(1, min(rate // _CHUNKS_A_SECOND, burst // _CHUNKS_A_BURST))
         self._left = 0
         self._lapses_at = 0.0  # monotonic
-        self._lacking = 0  # permits that Redis does not have before a time
+        self._lacking = 0  # the number of permits that Redis lacks until `_lacking_until`
         self._lacking_until = 0.0  # monotonic
         self._fails_until = 0.0  # monotonic
         self._owed = 0
@@ -48,14 +48,14 @@ class Permits:
         self._paying: asyncio.Task[None] | None = None
 
     def spend(self, count: int) -> bool:
-        """Spend permits that are at hand; False: nothing is spent."""
+        """Spend permits that are available now. Returns False, and spends nothing, if there are too few."""
         if count > self._left or (count and time.monotonic() > self._lapses_at):
             return False
         self._left -= count
         return True
 
     def refund(self, count: int) -> None:
-        """Give back what was spent and not used."""
+        """Return permits that were spent but not used."""
         self._left += count
 
     def owe(self, count: int) -> None:
@@ -65,7 +65,7 @@ class Permits:
             self._paying = asyncio.get_running_loop().create_task(self._pay())
 
     async def _pay(self) -> None:
-        """Settle what is owed when no lease does; while Redis is away, it stays owed."""
+        """Report owed permits to Redis if no lease does; while Redis is away, they stay owed."""
         try:
             async with self._leasing:
                 await self._renew(0, 0)
@@ -75,11 +75,11 @@ class Permits:
             self._paying = None
 
     async def take(self, count: int, least: int = 1) -> tuple[int, float]:
-        """Spend up to `count` permits, leased if need be: none where there are fewer than `least` at once. Returns how
-        many, and in how many seconds there may be more. Raises JobQueueError."""
+        """Spend up to `count` permits, leasing some if needed; none if fewer than `least` are available. Returns how
+        many were spent, and in how many seconds there may be more. Raises JobQueueError."""
         if self.spend(count):
             return count, 0.0
-        async with self._leasing:  # meanwhile another one may have leased some
+        async with self._leasing:  # another call may have leased some meanwhile
             spent = self._spend_some(count, least)
             if spent:
                 return spent, 0.0
@@ -95,20 +95,22 @@ class Permits:
         return spent
 
     def _lacks_for(self, least: int) -> float:
-        """For how many seconds Redis need not be asked for so many permits; 0: it is to be asked."""
+        """For how many seconds Redis is known to lack so many permits, or 0 if it must be asked."""
         if not self._lacking or least < self._lacking:
             return 0.0
         return max(self._lacking_until - time.monotonic(), 0.0)
 
     def _lack(self, least: int, after_s: float) -> float:
-        """The quota has fewer permits than these for so long. Returns in how many seconds to ask again: when there are
-        some for other commands, too. No process always comes before another one."""
+        """Note that the bucket has fewer than `least` permits for `after_s` seconds. Returns in how many seconds to ask
+        again: when there should be some for other commands, too. The delay is random, so that no process is always
+        first."""
         after_s += random.uniform(0.5, 1) * (self._chunk - 1) / self._rate
         self._lacking, self._lacking_until = least, time.monotonic() + after_s
         return after_s
 
     async def _renew(self, least: int, most: int) -> float:
-        """Lease a chunk in the place of what is left. Returns when to ask again where there is none."""
+        """Lease a chunk, which replaces the permits that are left. Returns in how many seconds to ask again if there
+        are none, otherwise 0."""
         asked_at = time.monotonic()
         owed, self._owed = min(self._owed, 2 * self._burst), 0
         try:
@@ -128,16 +130,17 @@ class Permits:
 
 
 class Quota:
-    """The rates of one token in this process: of its commands, and of the bytes of the bodies that they bring."""
+    """The rates of one token in this process: of its commands, and of the bytes of their bodies."""
 
     def __init__(self, commands: Permits | None, bytes_: Permits | None) -> None:
-        """None: there is no such rate."""
+        """None for a rate that is not limited."""
         self._commands = commands
         self._bytes = bytes_
         self.counts_bytes = bytes_ is not None
 
     def spend(self, count: int, size: int = 0) -> bool:
-        """Spend permits that are at hand for so many commands and bytes; False: nothing is spent."""
+        """Spend permits that are available now for so many commands and bytes. Returns False, and spends nothing, if
+        there are too few."""
         if self._commands is not None and not self._commands.spend(count):
             return False
         if self._bytes is not None and size and not self._bytes.spend(size):
@@ -147,7 +150,7 @@ class Quota:
         return True
 
     def refund(self, count: int, size: int = 0) -> None:
-        """Give back what was spent and not used."""
+        """Return permits that were spent but not used."""
         if self._commands is not None:
             self._commands.refund(count)
         if self._bytes is not None:
@@ -159,8 +162,9 @@ class Quota:
             self._commands.owe(count)
 
     async def take(self, sizes: Sequence[int]) -> tuple[int, float]:
-        """Spend permits for commands, given by the bytes that each brings: for the first ones as far as they go.
-        Returns for how many, and in how many seconds there may be some for the next. Raises JobQueueError."""
+        """Spend permits for as many of the first commands as possible. `sizes`: the bytes of each command's body.
+        Returns for how many commands permits were spent, and in how many seconds there may be some for the next one.
+        Raises JobQueueError."""
         done, after_s = await self._take_commands(len(sizes))
         if self._bytes is None:
             return done, after_s
@@ -185,15 +189,15 @@ class Quotas:
     """The rates of all tokens, in this process."""
 
     def __init__(self, shards: Shards, max_body_bytes: int, leased: Callable[[], None]) -> None:
-        """`max_body_bytes`: the size of the largest body, which a full quota has room for; `leased`: called for each
-        lease."""
+        """`max_body_bytes`: the size of the largest body, for which a full bucket must suffice; `leased`: called for
+        each lease."""
         self._shards = shards
         self._max_body_bytes = max_body_bytes
         self._leased = leased
         self._quotas: dict[str, tuple[tuple[int | None, ...], Quota]] = {}
 
     def of(self, record: Record) -> Quota | None:
-        """The rates of a token; None: it has none. Its secrets share one."""
+        """The quota of a token, or None if it has no rates. Both secrets of a rotated token share one quota."""
         rates = (record.rate, record.burst, record.bytes)
         if record.rate is None and record.bytes is None:
             self._quotas.pop(record.id, None)

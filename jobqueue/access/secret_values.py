@@ -1,8 +1,8 @@
 """Secrets among the settings: read from files, and left out wherever settings are shown.
 
-A secret may be given as it is or by the name of a file that holds it, so that it stands in no environment and on no
-command line. The file's setting has the secret's name and `_file`. In the file of a profile or of sinks, `${NAME}`
-stands for a secret that is in the environment.
+A secret may be set directly or by the name of a file that holds it, so that it appears in no environment and on no
+command line. The setting for the file is the secret's name followed by `_file`. In the file of a profile or of sinks,
+`${NAME}` stands for a secret in the environment.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def read_secret(path: str, setting: str) -> str:
 
 
 def filled(value: Any, place: str, environment: Mapping[str, str] | None = None) -> Any:
-    """A value of a file, with what `${NAME}` stands for in its texts: the variable NAME, or the line in the file that
-    NAME_FILE names. Raises SettingsError, which names the place, for a variable that is empty.
+    """A value from a file, with each `${NAME}` in its strings replaced by the variable NAME, or by the line in the file
+    that NAME_FILE names. Raises SettingsError, which names the place, for a variable that is empty or missing.
 
-    `place`: the file, and whose value this is, as a sentence begins. `environment`: None for that of this process.
+    `place`: the file and the owner of the value, as the beginning of an error message. `environment`: None for the
+    environment of this process.
     """
     if isinstance(value, dict):
         return {name: filled(each, f"{place}: {name}", environment) for name, each in value.items()}
@@ -52,7 +53,7 @@ def filled(value: Any, place: str, environment: Mapping[str, str] | None = None)
         return [filled(each, place, environment) for each in value]
     if not isinstance(value, str):
         return value
-    is_url = "://" in value  # there a value must not end its part of the URL
+    is_url = "://" in value  # there, a value must not break out of its part of the URL
 
     def variable(match: re.Match[str]) -> str:
         text = _variable(match[1], place, os.environ if environment is None else environment)
@@ -70,7 +71,7 @@ def _variable(name: str, place: str, environment: Mapping[str, str]) -> str:
 
 
 def is_open_to_all(path: str) -> bool:
-    """Whether every user of this machine may read a file, as far as its own mode says."""
+    """Whether the mode of a file lets every user of this machine read it."""
     try:
         return bool(Path(path).stat().st_mode & stat.S_IROTH)
     except OSError:
@@ -78,7 +79,7 @@ def is_open_to_all(path: str) -> bool:
 
 
 def refuse_both(given: Mapping[str, object], secret: str, place: str) -> None:
-    """Raise SettingsError when one source gives a secret and also a file of it: one of them is forgotten."""
+    """Raise SettingsError if one source sets both a secret and its file: one of them was probably forgotten there."""
     if given.get(secret) and given.get(f"{secret}_file"):
         raise SettingsError(f"{secret} and {secret}_file exclude each other: both are set in {place}")
 

@@ -1,4 +1,4 @@
-"""The service's own TLS: the certificate, its key, and the authorities of clients, replaced while it runs.
+"""The service's own TLS: the certificate, its key, and the authorities of clients, which can be replaced while it runs.
 
 They are files. When one of them has changed, and on SIGHUP, all are read again into a new context, and each handshake
 uses the newest context. So an authority that was removed is no longer accepted; a context that only loaded further
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 
 _FIRST = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_LONG = 0x80  # the bit of a length that is longer than a byte
+_LONG = 0x80  # this bit marks a length that takes more than a byte
 _VERSION, _UTC_TIME = 0xA0, 0x17
 
 
 def names_of(certificate: Any) -> tuple[str, ...]:
-    """The URIs and DNS names of a client, from its certificate as `ssl` returns it; empty without one."""
+    """The URIs and DNS names of a client, from its certificate as `ssl` returns it; empty if there is no
+    certificate."""
     names = certificate.get("subjectAltName", ()) if certificate else ()
     return tuple(name for kind, name in names if kind in ("URI", "DNS"))
 
@@ -72,7 +73,7 @@ def _element(der: bytes) -> tuple[int, bytes, bytes]:
 log = structlog.get_logger()
 
 _LOOK_S = 60.0
-_SAME_S = 1.0  # for how long changed files must stay the same: one may still be being written
+_SAME_S = 1.0  # how long changed files must stay unchanged before they are read: one may still be being written
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _LEAST = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _OF_CLIENTS = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
@@ -81,7 +82,7 @@ Seen = tuple[tuple[int, int, int], ...]
 
 
 class Files(NamedTuple):
-    """What was read from the files together."""
+    """Everything that was read from the files at once."""
 
     context: ssl.SSLContext
     authorities: bytes
@@ -94,7 +95,7 @@ def read(settings: Settings) -> Files:
     try:
         authorities = Path(settings.tls_client_ca).read_bytes() if settings.tls_client_ca else b""
         expires = expiry(Path(settings.tls_cert).read_text())
-        Path(settings.tls_key).open().close()  # whose error names the file, as that of `ssl` does not
+        Path(settings.tls_key).open().close()  # its error names the file, an error of `ssl` does not
         return Files(_made_context(settings, authorities), authorities, expires)
     except (OSError, ValueError) as error:
         raise Unfit(f"the TLS files cannot be used: {_reason(error)}") from None
@@ -120,7 +121,7 @@ class Tls:
         self._metrics = metrics
         self._seen = self._changed = self._look()
         self.authority = 0
-        """Rises whenever the authorities of clients change."""
+        """A counter that rises whenever the authorities of clients change."""
         self.on_new_authority: list[Callable[[], None]] = []
         """Called after such a change: existing connections must end."""
         self._take(read(settings))
@@ -174,7 +175,7 @@ class Tls:
         self._metrics.shook_hands(outcome)
 
     def _look(self) -> Seen:
-        """What changes when a file does. A file that cannot be seen has no time."""
+        """The time, inode and size of each file, to detect changes; all 0 for a file that cannot be read."""
         settings = self._settings
         return tuple(map(_times, filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca))))
 

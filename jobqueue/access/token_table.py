@@ -1,16 +1,16 @@
 """The tokens that this process knows, from Redis and from a file.
 
-All of them are held in memory, so that a request costs one look-up. A change is announced on the bell; should that
-message be lost, the roll reports within half a second that the version is another one. While Redis is away, the tokens
-hold as they were last read.
+All of them are held in memory, so that a request costs one lookup. A change is announced on the bell; if that message
+is lost, the list of members reports the new version within half a second. While Redis is away, the tokens stay valid as
+they were last read.
 
-Redis may forget: a failover loses the last changes, an emptied Redis all of them. Of two records of one token the one
-that was changed last holds, and a process writes back what it knows better than Redis. So a token that was revoked
-stays revoked.
+Redis may lose data: a failover loses the last changes, an emptied Redis all of them. Of two records of one token, the
+one that was changed last counts, and a process writes records back that are newer than those in Redis. So a token that
+was revoked stays revoked.
 
-The file is the setting `tokens_file`: TOML with a table `[[token]]` for each token, digests only. It is for those who
-keep their tokens with the rest of their configuration: `jobqueue token create … --record FILE` writes such a table. The
-service never writes to it.
+The setting `tokens_file` names the file: TOML with a table `[[token]]` for each token, digests only. It is for those
+who keep their tokens with the rest of their configuration: `jobqueue token create … --record FILE` writes such a table.
+The service never writes to it.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from jobqueue.errors import BadField, SettingsError
 
 
 class LiveTokens:
-    """Live tokens by what requests show, at a moment."""
+    """The tokens that are live at one moment, by digest, name and certificate."""
 
     def __init__(self) -> None:
         self.by_digest: dict[bytes, Record] = {}
-        """After a rotation by the old digest, too, as long as that holds."""
+        """After a rotation, also by the old digest as long as it is valid."""
         self.by_name: dict[str, Record] = {}
         self.by_certificate: dict[str, Record] = {}
         self.ended: dict[bytes, Record] = {}
-        """Those that were live once."""
+        """The tokens that are no longer live, and those of old digests that are no longer valid."""
         self.next_end = math.inf
-        """When the next of them ends, in unix seconds."""
+        """When the next live token or old digest ends, in unix seconds."""
 
     def take(self, records: Iterable[Record], now: float) -> bool:
-        """Be the live ones of these; returns whether others were live before. `now`: unix seconds."""
+        """Hold the live tokens of these records. Returns whether the live tokens have changed. `now`: unix seconds."""
         before = self.by_digest
         self.by_digest, self.by_name, self.by_certificate, self.ended = {}, {}, {}, {}
         self.next_end = math.inf
-        for record in sorted(records, key=_newest_first):  # of two with one name the older one counts
+        for record in sorted(records, key=_newest_first):  # of two with the same name, the older one wins
             digest = bytes.fromhex(record.digest)
             if record.is_live(now):
                 self._add(digest, record, now)
@@ -83,8 +83,9 @@ def _newest_first(record: Record) -> float:
 
 
 def merge(stored: Stored, known: Mapping[str, Record], now: float) -> tuple[dict[str, Record], list[Record]]:
-    """The records that Redis has, with those of `known` in their places that were changed later or that it lacks; and
-    these, which Redis is to have. What ended long ago is left out. `now`: unix seconds."""
+    """Returns the records of Redis, updated with those records of `known` that were changed later or that Redis lacks;
+    and a list of only these updates, which must be written to Redis. Tokens that ended long ago are left out. `now`:
+    unix seconds."""
     records = {
         token: record
         for token, raw in stored.records.items()
@@ -103,11 +104,12 @@ def merge(stored: Stored, known: Mapping[str, Record], now: float) -> tuple[dict
 
 _MOST_BYTES = 16 << 20
 SAME_S = 1.0
-"""For how long a file has to be the same before it is read."""
+"""How long a file must stay unchanged before it is read."""
 
 
 class TokensFile:
-    """The place of the file, and whether it is another one by now: one that is being written in place is not yet."""
+    """The path of the file, and whether it has changed. A file that is still being written does not count as changed
+    yet."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -115,8 +117,8 @@ class TokensFile:
         self._since = -math.inf
 
     def has_changed(self, now: float) -> bool:
-        """Whether it differs in time or size from the file of before, and has been the same for a second. Each change
-        is told once. `now`: seconds of any clock."""
+        """Whether the file has changed in time or size, and has stayed unchanged for a second since. Each change is
+        reported once. `now`: seconds of any clock."""
         stamp = self._stamp()
         if stamp != self._seen:
             self._seen, self._since = stamp, now
@@ -127,11 +129,11 @@ class TokensFile:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change was seen at the last look that has not been told yet."""
+        """Whether the last look at the file saw a change that has not been reported yet."""
         return self._seen != self._told
 
     def is_as_seen(self) -> bool:
-        """Whether it is still the file of the last look."""
+        """Whether the file is unchanged since the last look."""
         return self._stamp() == self._seen
 
     def _stamp(self) -> tuple[int, ...]:
@@ -169,7 +171,7 @@ def read(path: str) -> list[Record]:
 
 
 def _where(error: tomllib.TOMLDecodeError) -> str:
-    """What is wrong, without the text at fault, which may be a token that does not belong there."""
+    """Where the error is, without the faulty text, which may be a token that does not belong there."""
     _, _, place = str(error).rpartition(" (")
     return place.removesuffix(")")
 
@@ -190,8 +192,8 @@ def _records(tables: dict[str, Any], place: str) -> list[Record]:
 
 
 def fault_of(records: Sequence[Record], others: Iterable[Record]) -> str:
-    """Why the records of a file cannot be used beside the live ones that Redis has; empty: they can. It names an id,
-    never more of a token."""
+    """Why the records of a file cannot be used together with the live ones in Redis, or an empty string if they can.
+    The reason names the id of a token, never more of it."""
     all_records = [*records, *others]
     fields: tuple[Callable[[Record], str], ...] = (
         lambda record: record.id,
@@ -208,16 +210,16 @@ def fault_of(records: Sequence[Record], others: Iterable[Record]) -> str:
 
 log = structlog.get_logger()
 
-STALE_S = 3.0  # without a word of Redis, there may be a token that this process does not know
-TRUSTED_S = 3600.0  # after Redis answered last; later a process does not claim to know better than Redis
+STALE_S = 3.0  # after so long without an answer from Redis, a token may exist that this process does not know
+TRUSTED_S = 3600.0  # after the last answer from Redis; later, a process does not write its own records back
 FILE_S = 5.0  # between two looks at the file
-USES_S = 60.0  # between two reports of what was used
+USES_S = 60.0  # between two reports of which tokens were used
 _EMPTY = (
     "the file {} of tokens_file is refused: it has no token, and had some before; the last one is ended by an `expires`"
     " in the past, or by a restart without it"
 )
-_AGAIN_S = 0.5  # before Redis is asked again that did not answer
-_LEAVE_S = 1.0  # that a shutdown waits for Redis
+_AGAIN_S = 0.5  # before Redis is asked again after it did not answer
+_LEAVE_S = 1.0  # the longest that a shutdown waits for Redis
 _MINUTE_S = 60
 
 
@@ -225,20 +227,20 @@ class Table:
     """The tokens of a process. `run` keeps them up to date."""
 
     def __init__(self, tokens: Tokens, members: Members, notifier: Notifier, file: TokensFile | None = None) -> None:
-        """`members`: by whose clock, Redis's, tokens expire, and who tell the version."""
+        """`members`: provides Redis's clock, by which tokens expire, and reports the version of the tokens."""
         self._tokens = tokens
         self._members = members
         self._file = file
         self._live = LiveTokens()
-        self._records: dict[str, Record] = {}  # of Redis, by id
+        self._records: dict[str, Record] = {}  # from Redis, by id
         self._filed: Sequence[Record] = ()
         self._version = 0
         self._wake = asyncio.Event()
         self._is_outdated = True
         self._is_file_wanted = file is not None
         # Loop times:
-        self._confirmed_at = 0.0  # when Redis was asked that answered last, with the tokens or with their version
-        self._looked_at = 0.0  # at the file
+        self._confirmed_at = 0.0  # when the last request that Redis answered, for the tokens or their version, was sent
+        self._looked_at = 0.0  # when the file was last checked
         self._reported_at = asyncio.get_running_loop().time()
         self._used: set[str] = set()
         self._outage = Outage(logging.getLogger(__name__), "tokens.lost", "tokens.found")
@@ -246,9 +248,9 @@ class Table:
         self.was_read = False
         """Whether Redis has answered at least once."""
         self.on_change: list[Callable[[], None]] = []
-        """Called after each change of what is live."""
+        """Called after each change of the live tokens."""
         self.before_report: list[Callable[[], None]] = []
-        """Called before it is reported which tokens were used, to note that."""
+        """Called before a report of which tokens were used, to note the latest uses."""
         members.on_version = self._told
         notifier.register(Listener(tokens=self._rung, subscribed=self._subscribed))
 
@@ -257,7 +259,7 @@ class Table:
 
     @property
     def is_stale(self) -> bool:
-        """Whether it may lack a token that exists: for 3 s it was neither read nor confirmed."""
+        """Whether a token may exist that this table lacks: for 3 s the table was neither read nor confirmed."""
         return not self.was_read or asyncio.get_running_loop().time() - self._confirmed_at > STALE_S
 
     @property
@@ -266,19 +268,19 @@ class Table:
         return self._filed
 
     def of_digest(self, digest: bytes) -> Record | None:
-        """The live token with this digest; after a rotation the old one counts, too, as long as it holds."""
+        """The live token with this digest; after a rotation, the old digest works, too, as long as it is valid."""
         return self._live.by_digest.get(digest)
 
     def ended(self, digest: bytes) -> Record | None:
-        """The token with this digest that was live once, as long as that is remembered."""
+        """The token with this digest that is no longer live, as long as it is remembered."""
         return self._live.ended.get(digest)
 
     def of_name(self, name: str) -> Record | None:
-        """The live token of this name."""
+        """The live token with this name."""
         return self._live.by_name.get(name)
 
     def of_certificate(self, name: str) -> Record | None:
-        """The live token that this name in a client certificate stands for."""
+        """The live token for this name from a client certificate."""
         return self._live.by_certificate.get(name)
 
     def live(self) -> list[Record]:
@@ -286,16 +288,16 @@ class Table:
         return list(self._live.by_name.values())
 
     def note_used(self, token_id: str) -> None:
-        """A token was used, which is reported to Redis within a minute."""
+        """Note that a token was used; this is reported to Redis within a minute."""
         self._used.add(token_id)
 
     def heard(self) -> None:
-        """The tokens were changed: they are read now."""
+        """Have the tokens read again now, because they were changed."""
         self._is_outdated = True
         self._wake.set()
 
     def reload_file(self) -> None:
-        """Read the file again, as soon as it has been the same for a second."""
+        """Read the file again, once it has stayed unchanged for a second."""
         self._is_file_wanted = self._file is not None
         self._wake.set()
 
@@ -308,14 +310,14 @@ class Table:
             self.heard()
 
     def _told(self, version: int, asked: float) -> None:
-        """The roll told the version. `asked`: the loop's time of the question."""
+        """Compare the version that the list of members reports. `asked`: loop time at which the list was requested."""
         if version != self._version:
             self.heard()
         elif not self._is_outdated:
             self._confirmed_at = max(self._confirmed_at, asked)
 
     async def run(self) -> None:
-        """Read whenever something was changed, until cancelled; then what was used is reported."""
+        """Reload on every change until cancelled, then report which tokens were used."""
         try:
             while True:
                 self._wake.clear()
@@ -329,7 +331,7 @@ class Table:
                     await self._report()
 
     async def _ticked(self) -> float:
-        """As `tick`; an error changes nothing, and is logged once."""
+        """Like `tick`, but logs an error instead of raising it; an outage of Redis is logged once."""
         try:
             return await self.tick()
         except JobQueueError as error:
@@ -339,9 +341,9 @@ class Table:
         return _AGAIN_S
 
     async def tick(self) -> float:
-        """Do what is to be done now; returns after how many seconds there may be more. Raises JobQueueError."""
+        """Do everything that is due now. Returns in how many seconds more may be due. Raises JobQueueError."""
         now = asyncio.get_running_loop().time()
-        if self._members.redis_s() >= self._live.next_end:  # whether Redis answers or not
+        if self._members.redis_s() >= self._live.next_end:  # even if Redis does not answer
             self._refresh()
         if self._is_outdated:
             await self._read()
@@ -359,7 +361,7 @@ class Table:
         return max(min(self._live.next_end - self._members.redis_s(), look_s), 0.0)
 
     def _warn_of_none(self) -> None:
-        """Log once that nobody can come in."""
+        """Log once that there are no tokens, so that nobody has access."""
         has_none = not (self._live.by_name or self._is_file_wanted)
         if has_none and not self._has_none:
             log.warning("tokens.none", advice="jobqueue token create NAME --may admin")
@@ -379,7 +381,7 @@ class Table:
             raise
 
     def _take(self, stored: Stored, asked: float) -> list[Record]:
-        """Know what Redis has; returns what this process knows better."""
+        """Use the records that Redis has. Returns the records of this process that are newer."""
         is_trusted = self.was_read and asked - self._confirmed_at < TRUSTED_S
         self._records, newer = merge(stored, self._records if is_trusted else {}, stored.now_us / 1e6)
         self._version = max(stored.version, self._version) if newer else stored.version
@@ -389,18 +391,18 @@ class Table:
         return newer
 
     def _refresh(self) -> None:
-        """Find out what is live now."""
+        """Update which tokens are live now."""
         if self._live.take([*self._records.values(), *self._filed], self._members.redis_s()):
             for changed in self.on_change:
                 changed()
 
     async def _read_file(self) -> None:
-        """Take the records of the file over, unless there is something wrong with any of them."""
+        """Use the records of the file, unless any of them is wrong."""
         assert self._file
         try:
             records = await asyncio.to_thread(read, self._file.path)  # it may take a second
             if not self._file.is_as_seen():
-                return  # it is read when it has come to rest
+                return  # it is read once it stops changing
             if self._filed and not records:
                 raise SettingsError(_EMPTY.format(self._file.path))
             now = self._members.redis_s()

@@ -1,12 +1,12 @@
 """Tokens: their form, their records, and their rights.
 
 A token is `jqt_`, 8 characters of id, 43 of secret, and 6 of checksum, in base 62. The prefix and the checksum let
-scanners find a token that leaked, and clients find a typing error. The secret has 256 random bits, so a plain SHA-256
-of the whole token is enough to keep.
+scanners find a token that leaked, and clients find a typing error. The secret has 256 random bits, so it is safe to
+store a plain SHA-256 of the whole token.
 
-A record never holds the token itself. Redis keeps records as JSON, a file as tables of TOML. The fields of a record
-from a user or a file are checked one by one. Those from Redis are not: another version may have written them, and
-fields that this version does not know grant nothing.
+A record never holds the token itself. Redis keeps records as JSON, a file keeps them as TOML tables. The fields of a
+record from a user or a file are checked one by one. Those from Redis are not: another version may have written them,
+and fields that this version does not know grant nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OF_COMMANDS: dict[str, tuple[str, ...]] = {
     right: tuple(name for name, row in _ROWS.items() if right in row.rights)
     for right in ("produce", "consume", "look", "operate", "admin")
 }
-"""The commands that each right allows; `admin` allows those of all others, too."""
+"""The commands that each right allows; `admin` also allows those of all other rights."""
 BODIES = "bodies"
 METRICS = "metrics"
 ADMIN = "admin"
@@ -52,17 +52,18 @@ _NAMES: dict[type[Any], str] = {kind: name for name, kind in inner.BY_NAME.items
 }
 _NAMES |= {row.kind: name for name, row in _ROWS.items()}
 SHOWING = tuple(kind for kind, name in _NAMES.items() if _ROWS[name].shows_bodies)
-"""The structs of commands whose answers have bodies of jobs; their field `body` says whether they are asked for."""
+"""The structs of commands whose answers have bodies of jobs; their field `body` says whether the request asks for the
+bodies."""
 COMMANDS = tuple(sorted(_ROWS))
 """The names of all commands, each of which is a right of its own."""
 RIGHTS = (*OF_COMMANDS, *OF_NOTHING_ELSE)
 """The rights that have names of their own."""
 WORDS = frozenset((*RIGHTS, *COMMANDS)) - commands.OF_TESTS.keys()
-"""What a token may be given. On a test service `admin` allows its own commands, too."""
+"""The rights that a token may have. On a test service, `admin` also allows the test commands."""
 
 
 def name_of(command: Any) -> str:
-    """The name of a command as rights know it: those of dialects count as native ones."""
+    """The name of a command as used by rights: a dialect's command has the name of the native one."""
     return _NAMES[type(command)]
 
 
@@ -80,13 +81,13 @@ def kinds_of(names: frozenset[str]) -> frozenset[type[Any]]:
 
 
 def right_for(name: str) -> str:
-    """The right that a command needs, to be named in a refusal; of several the first."""
+    """The right that a refusal names for a command: the first of those that allow it."""
     row = _ROWS.get(name)
     return row.rights[0] if row and row.rights else name
 
 
 MOST = 10_000
-"""Live tokens of a namespace."""
+"""The most live tokens in a namespace."""
 KEPT_S = 7 * fields.DAY_S
 """How long the record of a token that was revoked or has expired is kept."""
 DEFAULT_LIFE_S = 90 * fields.DAY_S
@@ -108,16 +109,16 @@ class Record(Struct, frozen=True, kw_only=True):
     """SHA-256 of the token, in hexadecimal digits."""
     rights: tuple[str, ...]
     topics: tuple[str, ...] = ()
-    """Patterns; none: all topics."""
+    """Patterns, or empty for all topics."""
     created: float
     created_by: str = ""
     expires: float | None = None
     rate: int | None = None
-    """Commands a second."""
+    """Commands per second."""
     burst: int | None = None
-    """Commands at once; set wherever `rate` is."""
+    """Commands at once; set whenever `rate` is."""
     waits: int | None = None
-    """Pops that wait at once."""
+    """Pops that may wait at once."""
     own_ids: bool = False
     certificate: str = ""
     previous: str = ""
@@ -140,7 +141,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What the creator of a token decides. Made by `wish`."""
+    """The fields that the creator of a token chooses. Made by `_checked`."""
 
     name: fields.TokenName
     rights: fields.TokenRights
@@ -155,7 +156,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 class _Filed(Wish, frozen=True, kw_only=True):
-    """What a table of the file of tokens may have."""
+    """The fields that a table of the file of tokens may have."""
 
     id: fields.TokenId
     digest: _Digest
@@ -170,7 +171,7 @@ _JSON = msgspec.json.Decoder(Record)
 
 
 def from_json(raw: bytes) -> Record | None:
-    """The record that Redis keeps; None for one that cannot be read."""
+    """The record that Redis keeps as this JSON, or None if it cannot be read."""
     try:
         record = _JSON.decode(raw)
     except msgspec.DecodeError:
@@ -184,9 +185,9 @@ def as_json(record: Record) -> bytes:
 
 
 def granted(values: Mapping[str, Any], now: float, latest: float | None = None) -> dict[str, Any]:
-    """The fields of a record that its creator decides, checked and with their defaults; without `expires`, it ends
-    after 90 days, or at `latest` if that is earlier. `now`: unix seconds. Raises BadField, which names the field and
-    what it may be."""
+    """The fields of a record that its creator chooses, checked and with their defaults. Without `expires`, the token
+    ends after 90 days, or at `latest` if that is earlier. `now`: unix seconds. Raises BadField, which names the field
+    and what it may be."""
     wish = _checked(values, Wish)
     if wish.expires is None:
         usual = now + DEFAULT_LIFE_S
@@ -195,12 +196,12 @@ def granted(values: Mapping[str, Any], now: float, latest: float | None = None) 
 
 
 def from_table(values: Mapping[str, Any]) -> Record:
-    """The record that a table of the file has. Raises BadField, which names the field and what it may be."""
+    """The record in a table of the file. Raises BadField, which names the field and what it may be."""
     filed = _checked({name: _plain(value) for name, value in values.items()}, _Filed)
     if filed.expires is None:
         raise BadField(f'expires is missing: give a time, or "{NEVER}"', field="expires")
     own = {name: getattr(filed, name) for name in ("id", "digest", "created", "created_by", "previous_until")}
-    expires = None if filed.expires == NEVER else _moment(filed.expires)  # a file stays good when one has expired
+    expires = None if filed.expires == NEVER else _moment(filed.expires)  # a file stays valid when a token expires
     return Record(**{**_granted(filed), "expires": expires}, **own, previous=filed.previous or "", changed=0)
 
 
@@ -222,7 +223,7 @@ def _time(unix_s: float) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A time of TOML in unix seconds; anything else as it is."""
+    """A TOML time as unix seconds; any other value unchanged."""
     return value.timestamp() if isinstance(value, datetime) and value.tzinfo else value
 
 
@@ -298,7 +299,8 @@ _FORM = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{ID_LENGTH + SECRET_LENGTH + CHECKSUM
 
 
 class Token:
-    """A token in clear text, as only its bearer has it. It is not shown by accident: `text` must be asked for."""
+    """A token in clear text, as only its bearer has it. Its repr hides the secret, so that it is not shown by
+    accident."""
 
     __slots__ = ("text",)
 
@@ -314,18 +316,18 @@ class Token:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """The token with this text; None if it does not have the form of one, or its checksum is wrong."""
+        """The token with this text, or None if its form or its checksum is wrong."""
         body, checksum = text[:-CHECKSUM_LENGTH], text[-CHECKSUM_LENGTH:]
         return cls(text) if _FORM.fullmatch(text) and _checksum(body) == checksum else None
 
     @property
     def id(self) -> str:
-        """What names it in answers, logs and records."""
+        """The id that names the token in answers, logs and records."""
         return self.text[len(PREFIX) : len(PREFIX) + ID_LENGTH]
 
     @property
     def digest(self) -> str:
-        """What is kept of it, in hexadecimal digits."""
+        """The digest that is stored instead of the token, in hexadecimal digits."""
         return hashlib.sha256(self.text.encode("ascii")).hexdigest()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The Unix socket that a service listens on beside its port: the setting `socket`."""
+"""The Unix socket that a service listens on in addition to its port: the setting `socket`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _BACKLOG = 1024
 
 
 class UnixSocket:
-    """Listens on a path, until it is closed, which removes the file. A file that a killed service left is replaced."""
+    """Listens on a path until it is closed, which removes the file. A file left behind by a killed service is
+    replaced."""
 
     def __init__(self, path: str) -> None:
         """Raises Unfit when nothing can listen there."""
@@ -33,7 +34,7 @@ class UnixSocket:
 
     def _listen(self) -> None:
         self._path.unlink(missing_ok=True)
-        os.fchmod(self.socket.fileno(), MODE)  # on Linux the file begins with it, less the umask
+        os.fchmod(self.socket.fileno(), MODE)  # on Linux the file is created with this mode, less the umask
         self.socket.bind(str(self._path))
         self._path.chmod(MODE)
         self.socket.listen(_BACKLOG)
@@ -41,7 +42,7 @@ class UnixSocket:
         self._own = self._path.stat()
 
     def close(self) -> None:
-        """Listen no more, and remove the file, unless another one has taken its place."""
+        """Stop listening, and remove the file, unless another file has replaced it."""
         self.socket.close()
         with contextlib.suppress(OSError):
             if os.path.samestat(self._path.lstat(), self._own):
@@ -49,11 +50,11 @@ class UnixSocket:
 
 
 def check_path(path: Path) -> None:
-    """Raise Unfit where no socket can be opened; changes nothing. The file of a socket that nobody listens on is no
-    hindrance."""
+    """Raise Unfit if no socket can be opened at this path; changes nothing. A socket file on which nobody listens is no
+    obstacle."""
     with _blamed(path):
         if not os.access(path.parent, os.W_OK | os.X_OK):
-            path.parent.stat()  # raises, where it is not there
+            path.parent.stat()  # raises if the folder does not exist
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(path.lstat().st_mode):

@@ -1,7 +1,9 @@
-"""Which service the command line asks, what it shows it, and whom it trusts: its options and their variables.
+"""The options, and their environment variables, that say which service the command line asks, which token and
+certificate it shows, and whom it trusts.
 
-There is no option for the token itself: everybody on a machine sees the arguments of all programs. It is taken from
-JOBQUEUE_TOKEN, or from a file. `--config` names a file that has all of it, or the settings of the service.
+There is no option for the token itself: everybody on a machine can see the arguments of all programs. The token is read
+from JOBQUEUE_TOKEN, or from a file. `--config` names a file that has all of these values, or the settings file of the
+service.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _BY_ANOTHER = "another token is given by JOBQUEUE_TOKEN or --token-file"
 
 
 def parameters() -> list[click.Option]:
-    """The options."""
+    """The options for the token and for TLS."""
     return [
         click.Option(
             ["--" + name.replace("_", "-")],
@@ -51,19 +53,19 @@ def parameters() -> list[click.Option]:
 
 
 def accepted(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator: add the options to a command that click makes of a function."""
+    """Decorator: add the options of `parameters` to a function that becomes a click command."""
     return _with(command, parameters())
 
 
 def of_service() -> list[click.Option]:
-    """The options that say which service is asked, and these."""
+    """The options that say which service to ask, and those of `parameters`."""
     text = f"where the service listens [{DEFAULT_URL}]"
     url = click.Option(["--url"], envvar="JOBQUEUE_URL", show_envvar=True, help=text)
     return [url, click.Option(["--config"], metavar="FILE", help=_CONFIG), *parameters()]
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator: as `accepted`, with the options that say which service is asked."""
+    """Decorator: as `accepted`, with the options of `of_service`."""
     return _with(command, of_service())
 
 
@@ -73,11 +75,11 @@ def _with(command: Callable[..., None], options: list[click.Option]) -> Callable
 
 
 def asked(given: dict[str, Any]) -> tuple[str, AccessFields]:
-    """The URL of the service that a command asks, and what it is shown, by the options of `asking`, which are removed
-    from those of the command. Raises UsageError.
+    """The URL of the service that a command asks, and the token and TLS files to use there. The options of `asking` are
+    removed from `given`. Raises UsageError.
 
-    --url or --config on the command line, else JOBQUEUE_URL, else the file that JOBQUEUE_CONFIG names. A file's token
-    is shown to no other service than the file's.
+    The service is named by --url or --config on the command line, else by JOBQUEUE_URL, else by the file of
+    JOBQUEUE_CONFIG. The token of a file is shown only to the service that the same file names.
     """
     url, config, files = given.pop("url"), given.pop("config"), taken(given)
     if url is not None and config is not None:
@@ -90,7 +92,7 @@ def asked(given: dict[str, Any]) -> tuple[str, AccessFields]:
 
 
 def _configured(config: str | None, files: AccessFields) -> tuple[str, AccessFields]:
-    """As `asked`, by a file, or by the file that JOBQUEUE_CONFIG names."""
+    """As `asked`, from the file `config`, or from the file that JOBQUEUE_CONFIG names."""
     file = opened(config)
     if file is None:
         return DEFAULT_URL, files
@@ -108,9 +110,10 @@ def _configured(config: str | None, files: AccessFields) -> tuple[str, AccessFie
 
 
 def opened(config: str | None) -> settings.File | None:
-    """What a file has, or the file that JOBQUEUE_CONFIG names; None without a file. Raises UsageError.
+    """Read the file `config`, or the file that JOBQUEUE_CONFIG names. Returns None if neither is named. Raises
+    UsageError.
 
-    Whoever asks for a profile and then for settings hands on what was read: a pipe can be read once.
+    A caller that needs both a profile and settings passes the result to both: a pipe can be read only once.
     """
     path = settings.file_of(config)
     try:
@@ -120,13 +123,13 @@ def opened(config: str | None) -> settings.File | None:
 
 
 def profile(file: settings.File | None, files: AccessFields) -> tuple[str, AccessFields] | None:
-    """The URL that a file names, and what its service is shown: what the options say, else the file; None for a file of
-    settings, and without a file. Raises UsageError."""
+    """The URL that a file names, and the token and TLS files to use there: those of the options, else those of the
+    file. Returns None for a settings file, or if `file` is None. Raises UsageError."""
     if file is None or "url" not in file.values:
         return None
     known = {"url", *_FILES}
     others = [name for name in file.values if name not in known]
-    if others and "sinks" not in others:  # the file of `deliver` has more
+    if others and "sinks" not in others:  # the file of `deliver` has more keys
         place = f"{file.path}: {others[0]} is unknown beside url{hint(others[0], known)}"
         raise click.UsageError(f"{place}; known are {', '.join(sorted(known))}")
     try:
@@ -146,7 +149,7 @@ def profile(file: settings.File | None, files: AccessFields) -> tuple[str, Acces
 
 
 def url_of(chosen: settings.Settings) -> str:
-    """Where a service with these settings listens; empty: on any free port."""
+    """The URL at which a service with these settings listens, or an empty string if it listens on any free port."""
     if chosen.socket:
         return f"unix://{chosen.socket}"
     if chosen.port == 0:
@@ -155,7 +158,7 @@ def url_of(chosen: settings.Settings) -> str:
 
 
 def taken(given: dict[str, Any]) -> AccessFields:
-    """The values of these options, which are removed from those of a command."""
+    """The values of the options of `parameters`, which are removed from `given`."""
     files: AccessFields = {
         "token_file": given.pop("token_file"),
         "ca_file": given.pop("ca_file"),
@@ -166,7 +169,7 @@ def taken(given: dict[str, Any]) -> AccessFields:
 
 
 def shown(url: str, files: AccessFields) -> Access:
-    """What to show at this URL. Raises UsageError."""
+    """The token and the TLS context to use at this URL. Raises UsageError."""
     from jobqueue_client.access import Access  # noqa: PLC0415 - takes time that `--help` does not wait for
 
     try:
@@ -176,7 +179,8 @@ def shown(url: str, files: AccessFields) -> Access:
 
 
 def advice(answer: dict[str, Any], *, has_token: bool) -> str:
-    """What to do about a refusal, to stand behind its sentence; nothing if that is not about the token."""
+    """What to do about a refusal, to be appended to its sentence; an empty string if the refusal is not about the
+    token."""
     if answer.get("code") == "UNAUTHORIZED" and has_token:
         return f"; the one that was shown is unknown, expired or revoked, and {_BY_ANOTHER}"
     if answer.get("code") == "UNAUTHORIZED":

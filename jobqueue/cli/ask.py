@@ -1,7 +1,7 @@
-"""What each command of the command line asks a service, and what it shows of the answers.
+"""What the command line asks a service for each command, and how it shows the answers.
 
 Most commands ask once and show the answer. `peek`, `find`, `topics` and `schedules` follow cursors here; commands on
-many jobs are in `bulk`, and repeated looks in `watch`.
+many jobs are in `bulk`, and `stats`, which may repeat its request, is in `watch`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DONE, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
 """Exit codes. NOTHING: a pop found no job."""
 
 _PAGE = 1000  # jobs, at most
-_ROWS = 200  # of a table: a single one for a whole topic would show nothing before it has the last job
+_ROWS = 200  # of a table: a single table of a whole topic would show nothing before the last job arrives
 
 
 class Extras(NamedTuple):
@@ -34,14 +34,15 @@ class Extras(NamedTuple):
 
 
 _OF_TOPIC = {"kick": "kick --topic", "delete": "purge"}
-"""By the name of a command for one job: what does the same with those of a topic. Else one may want to look at them."""
+"""By the name of a command on one job: the command that does the same to all jobs of a topic. For other commands,
+`peek` is suggested."""
 
 Fields = dict[str, Any]
 Talk = Callable[[Client, Fields, Extras, Output], Awaitable[int]]
 
 
 async def hold(talk: Talk, client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """A conversation with a service, from the first request to the exit code."""
+    """Run a conversation with a service, from the first request on, and return the exit code."""
     try:
         async with client:
             try:
@@ -54,13 +55,14 @@ async def hold(talk: Talk, client: Client, fields: Fields, extras: Extras, out: 
 
 
 async def refused(client: Client, error: Refusal, out: Output) -> int:
-    """Show a refusal; the exit code. An unknown id may be the name of a topic. Raises Unreachable."""
+    """Show a refusal, and return the exit code. If the unknown id is the name of a topic, suggest a command for the
+    topic. Raises Unreachable."""
     if out.as_json:
         out.json(error.answer)
     output.complain(str(error))
     name = error.answer.fields.get("id")
     if name and error.answer.fields.get("code") == NotFound.code:
-        with contextlib.suppress(Refusal):  # of what is no name of a topic, or out of reach
+        with contextlib.suppress(Refusal):  # the id cannot be the name of a topic, or the topic is out of reach
             if (await client.ask("stats", topic=name)).fields.get("known", True):
                 does = _OF_TOPIC.get(error.command, "peek")
                 output.remark(f"{name} is a topic; did you mean jobqueue {does} {shlex.quote(name)}?")
@@ -68,7 +70,7 @@ async def refused(client: Client, error: Refusal, out: Output) -> int:
 
 
 def once(name: str) -> Talk:
-    """Ask, and show the answer."""
+    """A conversation that sends one command and shows the answer."""
     show = _SHOWN.get(name)
 
     async def talk(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
@@ -83,7 +85,7 @@ def once(name: str) -> Talk:
 
 
 async def get(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show jobs, each as soon as it is known. One that does not exist keeps none of the others back."""
+    """Show jobs, each as soon as its answer arrives. If a job does not exist, the others are still shown."""
     code = DONE
     for number, job_id in enumerate(fields["id"]):
         if number:
@@ -96,7 +98,7 @@ async def get(client: Client, fields: Fields, extras: Extras, out: Output) -> in
 
 
 async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show the jobs, or say that nothing is ready by the exit code."""
+    """Show the jobs that were popped. If there are none, say why, and return the exit code NOTHING."""
     answer = await client.ask("pop", **fields)
     found = answer.fields["jobs"] if "jobs" in answer.fields else answer.fields["id"]
     if found and "jobs" in answer.fields and not out.as_json:
@@ -118,7 +120,7 @@ def _pauses(fields: Fields) -> list[str]:
 
 
 def _limit(fields: Fields) -> list[str]:
-    """The limit that kept ready jobs back from a pop, in words."""
+    """The limit that kept a pop from returning ready jobs, in words."""
     limit = fields.get("limited")
     if limit == "rate":
         return [f"the rate of the topic is reached; ask again in {humanize.span(fields['retry_after'])}"]
@@ -126,7 +128,8 @@ def _limit(fields: Fields) -> list[str]:
 
 
 async def jobs(name: str, client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show up to `count` jobs, or all, that a command lists. As JSON, one answer per page, each on a line."""
+    """Show up to `count` of the jobs that a command lists, or all of them. As JSON, show one answer per page, each on a
+    line."""
     most = None if extras.all else fields.pop("count", 20)
     rows: list[Fields] = []
     cursor, seen = None, False
@@ -157,7 +160,8 @@ def _nothing(fields: Fields, answer: Answer) -> str:
 
 
 async def _pages(client: Client, name: str, rows: str, fields: Fields, left: int | None) -> AsyncIterator[Answer]:
-    """The pages of a command, until they have `left` rows, which are the field `rows`; None: all."""
+    """The pages of a command, until they have `left` rows in total, or all pages if `left` is None. `rows`: the field
+    of an answer that has its rows."""
     while left is None or left > 0:
         answer = await client.ask(name, **fields, count=_PAGE if left is None else min(left, _PAGE))
         yield answer
@@ -186,7 +190,8 @@ async def actions(client: Client, fields: Fields, extras: Extras, out: Output) -
 
 
 async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show all topics but empty ones. As JSON, one answer per page, each on a line."""
+    """Show all topics except empty ones, which only --all shows. As JSON, show all topics, one answer per page, each on
+    a line."""
     found: list[Fields] = []
     _complete_pattern(fields)
     async for answer in listing_pages(client, "topics", fields):
@@ -200,13 +205,13 @@ async def topics(client: Client, fields: Fields, extras: Extras, out: Output) ->
 
 
 def _complete_pattern(fields: Fields) -> None:
-    """Let a pattern without placeholders be how names begin."""
+    """Let a pattern without placeholders match the names that begin with it."""
     if "pattern" in fields and not set(fields["pattern"]) & set("*?"):
         fields["pattern"] += "*"
 
 
 async def listing_pages(client: Client, name: str, fields: Fields) -> AsyncIterator[Answer]:
-    """The pages of a listing that has pages of its own size."""
+    """The pages of a listing whose page size the service chooses."""
     while True:
         answer = await client.ask(name, **fields)
         yield answer
@@ -225,13 +230,13 @@ def _show_topics(out: Output, found: list[Fields], shown: list[Fields], pattern:
 
 
 def is_empty(topic: Fields) -> bool:
-    """Whether there is nothing to say about it."""
+    """Return True if a topic has no jobs and no workers, and is not paused."""
     return not (any(topic["counts"].values()) or topic["workers"] or topic["paused"])
 
 
 async def schedules(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """Show all schedules. As JSON, one answer per page, each on a line."""
-    found: dict[str, Fields] = {}  # by name, as a page may repeat some of another
+    found: dict[str, Fields] = {}  # by name, because a page may repeat schedules of an earlier page
     _complete_pattern(fields)
     async for answer in listing_pages(client, "schedules", fields):
         if out.as_json:
@@ -245,7 +250,7 @@ async def schedules(client: Client, fields: Fields, extras: Extras, out: Output)
 
 
 def _show_forecast(fields: Fields, found: Fields, out: Output) -> None:
-    """Show what falls due when."""
+    """Show how many jobs become due when."""
     if found["bins"]:
         out.table("forecast", found["bins"])
     out.say(f"{humanize.jobs(found['total'])} in {fields.get('hours', 24)} h, {humanize.jobs(found['later'])} later")
@@ -267,7 +272,7 @@ def _show_figures(fields: Fields, found: Fields, out: Output) -> None:
 
 
 def _show_workers(fields: Fields, found: Fields, out: Output) -> None:
-    """Show who polls."""
+    """Show the workers that poll."""
     rows, others = found["workers"], found["others"]
     if rows:
         out.table("workers", rows)
@@ -291,7 +296,7 @@ def _show_instances(fields: Fields, found: Fields, out: Output) -> None:
 
 
 async def health(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show what the service finds wrong with itself."""
+    """Show the findings of the service about itself."""
     answer = await client.ask("health", **fields)
     if out.as_json:
         out.json(answer)
@@ -316,5 +321,5 @@ _SHOWN: dict[str, Callable[[Fields, Fields, Output], None]] = {
     "instances": _show_instances,
     "settings": _show_settings,
 }
-"""How people see the answers to commands, from the fields that were asked with and those of the answer; of all others
-each field is a line."""
+"""By command: shows an answer to people, given the fields of the request and those of the answer. For all other
+commands, each field of the answer is a line."""

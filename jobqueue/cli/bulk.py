@@ -1,6 +1,6 @@
 """The commands on many jobs: `purge`, and `kick` of a topic. They ask for confirmation and show their progress.
 
-The service works in bounded steps; these commands request step after step until all is done. As JSON they give one
+The service works in bounded steps; these commands request step after step until all is done. As JSON, they print one
 answer at the end, with the sum of the steps.
 """
 
@@ -51,7 +51,8 @@ async def purge(client: Client, fields: Fields, extras: Extras, out: Output) -> 
 
 
 async def _counts(client: Client, fields: Fields, extras: Extras) -> dict[str, int]:
-    """How many jobs the topic has by state. Raises UsageError when nobody can confirm."""
+    """How many jobs the topic has by state. Raises UsageError if a confirmation is needed and there is no terminal to
+    ask on."""
     if not extras.yes:
         output.insist_on_terminal()
     stats = (await client.ask("stats", topic=fields["topic"])).fields
@@ -62,7 +63,8 @@ async def _counts(client: Client, fields: Fields, extras: Extras) -> dict[str, i
 
 
 async def _kicks(client: Client, topic: str, left: int) -> Steps:
-    """Kick no more jobs than were dead at the start: jobs that die again at once would keep it going for ever."""
+    """Kick no more jobs than were dead at the start: otherwise, jobs that die again at once would keep the loop running
+    for ever."""
     while left > 0:
         count = (await client.ask("kick", topic=topic, count=min(left, _STEP))).fields["count"]
         if not count:
@@ -81,7 +83,8 @@ async def _purges(client: Client, fields: Fields) -> Steps:
 
 
 async def _work_through(doing: str, done: str, steps: Steps, total: int, fields: Fields, out: Output) -> int:
-    """Go through the steps; when one fails, report how many jobs the earlier ones handled."""
+    """Go through the steps, show the sum, and return the exit code. If a step fails, report how many jobs the earlier
+    steps handled."""
     count = 0
     try:
         with output.progress(f"{doing} jobs of {fields['topic']}", total) as advance:

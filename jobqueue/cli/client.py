@@ -36,7 +36,8 @@ class Answer(NamedTuple):
 
 
 class Refusal(Exception):
-    """The service refused the command; the message names it, and the job if there is one, and says what to do."""
+    """The service refused the command. The message names the command, and the job if there is one, and says what to
+    do."""
 
     def __init__(self, command: str, answer: Answer, *, has_token: bool) -> None:
         self.command, self.answer = command, answer
@@ -47,8 +48,8 @@ class Refusal(Exception):
 
 
 class Client:
-    """One service. `async with`, which raises Unreachable for a token that cannot be sent. `url`: http, https, or
-    `unix:///path` of the Unix socket that it listens on."""
+    """One service, to be used in `async with`, which raises Unreachable for a token that cannot be sent. `url`: an http
+    or https URL, or `unix:///path` for the Unix socket on which the service listens."""
 
     def __init__(self, url: str, access: Access) -> None:
         self.url = url.rstrip("/")
@@ -68,14 +69,14 @@ class Client:
         await self._session.close()
 
     def acting_as(self, actor: str) -> Self:
-        """This client, no longer than it lives, on behalf of a person whom it names to the service. Its token needs the
-        right to do that."""
+        """A copy of this client that acts on behalf of a person, and names this person to the service. It is usable
+        only as long as this client. The token needs the right to act for others."""
         other = copy.copy(self)
         other._actor = actor
         return other
 
     async def ask(self, command: str, **fields: Any) -> Answer:
-        """Send one command; its answer. Raises Refusal, Unreachable."""
+        """Send one command, and return the answer. Raises Refusal, Unreachable."""
         request = msgspec.json.encode({"command": command, **fields})
         status, kind, raw = await self._post(request, _ANSWER_S + fields.get("wait", 0))
         answer = Answer(_parsed(raw), raw)
@@ -86,7 +87,8 @@ class Client:
         return answer
 
     async def _post(self, request: bytes, within_s: float) -> tuple[int, str, bytes]:
-        """The status, the type and the body of the reply. A token that was exchanged in its file is sent once more."""
+        """The status, the content type and the body of the reply. If the token was refused and its file has a new one,
+        the request is sent again."""
         authorization = self._token.authorization
         reply = await self._posted(request, within_s, authorization)
         if reply[0] == _UNAUTHORIZED and self._token.is_replaced(authorization):
@@ -121,20 +123,20 @@ class Client:
 
 
 def session_of(access: Access, url: str) -> aiohttp.ClientSession:
-    """Connections to where a service listens, that trust whom they are to trust."""
+    """A session for connections to the service at `url`, which trusts the authorities of `access`."""
     if url.startswith(_UNIX):
         return aiohttp.ClientSession(connector=aiohttp.UnixConnector(url.removeprefix(_UNIX)))
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=access.tls or True))
 
 
 def base_of(url: str) -> str:
-    """What paths are put behind to ask the service at a URL."""
+    """The base URL to which paths are appended for requests to the service at `url`."""
     return "http://localhost" if url.startswith(_UNIX) else url
 
 
 async def is_tls(url: str, error: Exception) -> bool:
-    """Return True if an http URL failed because what listens there speaks TLS: it closes a plain connection, or answers
-    something else."""
+    """Return True if a request to an http URL failed because the server speaks TLS: it then closes a plain connection,
+    or answers something that is not HTTP."""
     failed = aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | aiohttp.ClientResponseError | LookupError
     return (
         isinstance(error, failed) and url.startswith("http:") and await asyncio.to_thread(speaks_tls, url, _CONNECT_S)
@@ -151,13 +153,13 @@ def reason(error: Exception) -> str:
         return words(error).replace("ca_file", "--ca-file")
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, OSError) and inner.errno:
-        # Below 0: a host name that was not found; its message is in the error.
+        # A number below 0 means that a host name was not found; the error has its message.
         return os.strerror(inner.errno).lower() if inner.errno > 0 else f"{inner.strerror}".lower()
     return str(inner) or type(inner).__name__
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
-    """A JSON object, with integers of any size; empty for anything else."""
+    """The fields of a JSON object, with integers of any size; an empty dict for anything else."""
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):

@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Run the command that the arguments name."""
-    # A core file would hold tokens and bodies. What is started from here writes none either.
+    # A core file would hold tokens and bodies. Programs that are started from here do not write one either.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     arguments = sys.argv[1:]
     if arguments[:1] == ["healthcheck"] and {"-h", "--help"}.isdisjoint(arguments):

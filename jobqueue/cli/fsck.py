@@ -23,13 +23,13 @@ from jobqueue.settings import Settings
 
 
 class _CannotCheck(click.ClickException):
-    """Nothing is known about the data: neither good (0) nor faulty (1)."""
+    """The data could not be checked, so the exit code is neither 0 (good) nor 1 (faulty)."""
 
     exit_code = 2
 
 
 def inspect(flags: Mapping[str, Any], config: str | None, *, repair: bool, as_json: bool) -> int:
-    """Check, and print the findings. The exit code: 0 when all is well or was repaired, 1 when faults are left."""
+    """Check, print the findings, and return the exit code: 0 if all is well or was repaired, 1 if faults are left."""
     try:
         chosen = settings.load(flags, config)
         logs.set_up("error", "text")

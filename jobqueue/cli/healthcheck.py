@@ -1,7 +1,8 @@
-"""`jobqueue healthcheck`: whether the service of this machine is ready, in an exit code.
+"""`jobqueue healthcheck`: says by its exit code whether the service on this machine is ready.
 
-Container engines run it every few seconds. So it imports the standard library only, and of that what it needs, and
-reads the few settings that it asks by itself: by the rules of `jobqueue.settings`, which takes ten times as long.
+Container engines run it every few seconds. So it imports only the modules of the standard library that it needs, and
+has its own code to read the few settings that it needs. The rules are those of `jobqueue.settings`, which takes ten
+times as long.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _SETTINGS = {"host": "127.0.0.1", "port": "8000", "socket": "", "tls_cert": "", 
 LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
 _WITHIN_S = 5.0
 _MOST_BYTES = 65_536
-_EXCHANGED_S = 120.0  # within which a service has taken up a certificate that was exchanged; it looks every minute
+_EXCHANGED_S = 120.0  # within which a service has loaded a replaced certificate; it looks every minute
 _OK = 200
 
 
 class NotAsked(Exception):
-    """By these settings nobody can be asked; the message says why."""
+    """With these settings no service can be asked; the message says why."""
 
 
 class Place(NamedTuple):
@@ -57,8 +58,8 @@ class Place(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Read the arguments as `jobqueue healthcheck` has them; the exit code."""
-    from argparse import ArgumentParser  # noqa: PLC0415 - the command line of click has read them already
+    """Parse the arguments of `jobqueue healthcheck`, ask the service, and return the exit code."""
+    from argparse import ArgumentParser  # noqa: PLC0415 - not needed where click has parsed the arguments
 
     parser = ArgumentParser("jobqueue healthcheck", add_help=False, allow_abbrev=False)
     for name, metavar, _ in VALUES:
@@ -68,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(config: str | None, host: str | None, port: str | None, live: bool) -> int:
-    """Ask, and print one line that says why; the exit code."""
+    """Ask the service, print one line with the result, and return the exit code."""
     try:
         place = place_of({"host": host, "port": port}, config, os.environ)
     except NotAsked as error:
@@ -83,7 +84,7 @@ def run(config: str | None, host: str | None, port: str | None, live: bool) -> i
 
 
 def place_of(flags: Mapping[str, str | None], config: str | None, environment: Mapping[str, str]) -> Place:
-    """Where the service listens that has these settings. Raises NotAsked."""
+    """Where a service with these settings listens. Raises NotAsked."""
     given = {name: value for name, value in flags.items() if value is not None}
     file = config or environment.get("JOBQUEUE_CONFIG")
     values = _SETTINGS | (_read(file) if file else {}) | dict(_of_environment(environment)) | given
@@ -99,8 +100,8 @@ def place_of(flags: Mapping[str, str | None], config: str | None, environment: M
 
 
 def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Not what Kubernetes and Docker set for a service that is itself called jobqueue, such as
-    JOBQUEUE_PORT=tcp://10.0.0.1:8000."""
+    """The settings in the environment, except the variables that Kubernetes and Docker set for a service that is itself
+    called jobqueue, such as JOBQUEUE_PORT=tcp://10.0.0.1:8000."""
     for name in _SETTINGS:
         value = environment.get(f"JOBQUEUE_{name.upper()}")
         if value is not None and not value.startswith(("tcp://", "udp://")):
@@ -121,7 +122,7 @@ def _read(path: str) -> dict[str, str]:
 
 
 def fault_at(place: Place, path: str) -> str:
-    """What is wrong with the service at a place, as the end of a sentence; empty: nothing."""
+    """What is wrong with the service at a place, as the end of a sentence, or an empty string if nothing is wrong."""
     try:
         status, body = _answer(place, path)
     except TimeoutError:
@@ -136,7 +137,7 @@ def fault_at(place: Place, path: str) -> str:
 
 
 def _answer(place: Place, path: str) -> tuple[int, bytes]:
-    """The status and the body. Raises OSError, ValueError for what is not HTTP."""
+    """The status and the body of the answer. Raises OSError, and ValueError for an answer that is not HTTP."""
     until = time.monotonic() + _WITHIN_S
     with _connected(place) as connection:
         # This name is allowed whatever allowed_hosts says.
@@ -167,18 +168,18 @@ def _connected(place: Place) -> socket.socket:
 
 
 def _securing(file: str) -> Callable[[socket.socket], socket.socket]:
-    """What makes a connection one over TLS to whoever has the certificate in this file, whatever names are in it and
-    whoever signed it."""
+    """Returns a function that wraps a connection in TLS. It trusts only the certificate in this file, whatever names
+    the certificate has, and whoever signed it."""
     import ssl  # noqa: PLC0415 - takes 5 ms
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if 0 <= time.time() - os.stat(file).st_mtime < _EXCHANGED_S:  # noqa: PTH116 - as above
-        context.verify_mode = ssl.CERT_NONE  # the service may still show the one of before
+        context.verify_mode = ssl.CERT_NONE  # the service may still show the previous one
     else:
         with open(file, encoding="ascii", errors="replace") as chain:  # noqa: PTH123 - as above
             own, end, _ = chain.read().partition("-----END CERTIFICATE-----")
-        context.load_verify_locations(cadata=own + end)  # those behind it vouch for others, too
+        context.load_verify_locations(cadata=own + end)  # the certificates after it vouch for others, too
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context.wrap_socket
 
@@ -193,7 +194,8 @@ def _words(error: OSError) -> str:
 
 
 def _failed(body: bytes) -> str:
-    """The checks that failed, where the service names them: not to those without a token, if it asks for one."""
+    """The checks that failed, as the end of a sentence; empty if the service does not name them, because it requires a
+    token."""
     import json  # noqa: PLC0415 - only for this
 
     try:

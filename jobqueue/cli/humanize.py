@@ -19,7 +19,8 @@ _LONGEST_BODY = 200  # characters that reach a table; the width of the terminal 
 
 
 def clean(text: str) -> str:
-    """Text with each character that a terminal may obey escaped: `\\u001b`. In JSON that means the same."""
+    """Text in which each character that a terminal may obey is escaped, such as `\\u001b`. In JSON, the escape means
+    the same character."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escaped(each) if unicodedata.category(each) in _OBEYED else each for each in text)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _SETTINGS_FILE = Path(jobqueue.__file__).parent / "reference" / "jobqueue.toml"
-_VARIABLE = "_JOBQUEUE_COMPLETE"  # by which click is asked for completions
+_VARIABLE = "_JOBQUEUE_COMPLETE"  # with which a shell asks click for completions
 _LOADED = {
     "bash": '~/.bashrc: eval "$(jobqueue completion bash)"',
     "zsh": '~/.zshrc, after compinit: eval "$(jobqueue completion zsh)"',
@@ -115,7 +115,7 @@ _SECTIONS = {
 
 
 class Sections(click.Group):
-    """Adds a command for each of the protocol's, and lists all in sections in the help."""
+    """Adds a command for each command of the protocol, and lists all commands in sections in the help."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -141,7 +141,7 @@ class Sections(click.Group):
                 )
 
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}  # that of the terminal
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}  # as wide as the terminal
 
 
 @click.group(cls=Sections, context_settings=_CONTEXT)
@@ -215,8 +215,8 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
 
 
 def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycle:
-    """The service; or a supervisor, which does not load it, of several workers, or of a process beside one worker: of a
-    journal or a console."""
+    """The service, or a supervisor, which does not load the service. A supervisor is needed for several workers, or for
+    a journal or console process beside one worker."""
     if test:
         from jobqueue.testing import TestService  # noqa: PLC0415
 
@@ -231,7 +231,7 @@ def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycl
 
 
 def _examined(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which service is looked at."""
+    """Add the options that say which service to examine."""
     url = click.option("--url", envvar="JOBQUEUE_URL", show_envvar=True, help="look at the service that runs there")
     return url(access.accepted(_settings(command)))
 
@@ -282,8 +282,8 @@ def doctor_command(
 def _place(
     ctx: click.Context, url: str | None, config: str | None, flags: dict[str, Any]
 ) -> tuple[str | None, settings.File | None, AccessFields]:
-    """The URL of the service to look at, the file of settings, and what the service is shown; no URL where other
-    options, which override JOBQUEUE_URL, say what is to be looked at. Raises UsageError."""
+    """The URL of the service to examine, its settings file, and the token and TLS files to use. The URL is None if
+    other options, which override JOBQUEUE_URL, say what to examine. Raises UsageError."""
     files = access.taken(flags)
     others = any(flag is not None for flag in flags.values())
     if url and (config or others):
@@ -298,7 +298,7 @@ def _place(
 
 
 def _report(findings: Findings) -> bool:
-    """Print findings; whether none is bad."""
+    """Print findings, and return True if none of them is bad."""
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.cli import humanize  # noqa: PLC0415
     from jobqueue.process import loop_factory  # noqa: PLC0415
@@ -310,8 +310,8 @@ def _report(findings: Findings) -> bool:
             passed = passed and finding.level != "bad"
         return passed
 
-    logs.set_up("error", "auto")  # a Redis that is away is a finding, not an event
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:  # errors have the words that `serve` has for them
+    logs.set_up("error", "auto")  # an unreachable Redis is a finding, not an event
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:  # errors are worded as under `serve`
         return runner.run(report())
 
 
@@ -347,7 +347,7 @@ def move_command(
 
 
 def _url(option: str, url: str | None, file: str | None) -> str:
-    """The URL that an option gives, or the file of its twin. Raises UsageError."""
+    """The URL that an option gives, or that is in the file of the corresponding `-file` option. Raises UsageError."""
     if (url is None) == (file is None):
         raise click.UsageError(f"one of {option} and {option}-file is needed")
     try:

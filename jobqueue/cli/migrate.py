@@ -22,8 +22,8 @@ _STATES = [state.word for state in (*LIVE, State.FINISHED, State.DELETED) if sta
 
 
 def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
-    """Migrate, and print what was moved. The exit code: 0 when the old Redis has no jobs left, 1 when some are left, 2
-    when the migration could not start."""
+    """Migrate, print what was moved, and return the exit code: 0 if the old Redis has no jobs left, 1 if some are left,
+    2 if the migration could not start."""
     logs.set_up("error", "text")
     console = Console(highlight=False)
     try:
@@ -81,7 +81,7 @@ def _redis_at(option: str, url: str, timeout_s: float) -> Redis:
 
 
 async def _tell_apart(*both: Redis) -> None:
-    """Raise Unfit when the two share a server, under whatever names: the jobs would move in a circle."""
+    """Raise Unfit if the two share a server, even under different names: the jobs would move in a circle."""
     seen: set[str] = set()
     for redis, option in zip(both, ("--from", "--to"), strict=True):
         try:

@@ -1,7 +1,8 @@
 """The options of the command line, made from the structs of `params`: one source for the wire and for the shell.
 
-A field is an option of its name (`if_exists` is `--if-exists`), or a positional argument if that is what one would type
-first. This module turns what is typed into the JSON value of the field; whether the value is allowed, the service says.
+A field is an option of the same name (`if_exists` is `--if-exists`), or a positional argument if people would type it
+first. This module converts what is typed into the JSON value of the field; the service checks whether the value is
+allowed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from jobqueue.cli import times
 from jobqueue.schema import mistakes
 from jobqueue.schema.commands import COMMANDS
 
-_SEVERAL = {("get", "id")}  # given once or more often, though the command takes one: several commands are sent
-_SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member
+_SEVERAL = {("get", "id")}  # may be repeated, though the command has a single one: several commands are sent
+_SPELLED = {"headers": "--header", "tags": "--tag"}  # repeated for each member
 _METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "backoff": "DURATION,...", "zone": "ZONE"}
 # Fields that the command line spreads over several calls.
 _OWN_HELP = {
@@ -30,7 +31,7 @@ _OWN_HELP = {
 
 
 class Typed(click.ParamType[Any]):
-    """What a function of `times` reads, with its sentence for what it cannot read."""
+    """A value that a function of `times` parses. If the function refuses the value, its error message is shown."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -71,7 +72,8 @@ class Pair(click.ParamType[Any]):
 
 
 class Command(click.Command):
-    """A command of the protocol. An option that it lacks, and another queue has, is refused with the name of ours."""
+    """A command of the protocol. If somebody types an option that only other queues have, the error names our
+    option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -91,7 +93,8 @@ def _typed(parameter: click.Parameter) -> str:
 
 def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
     """The parameters of a command: the positional arguments in their order, then an option for each other field."""
-    fields = {field.encode_name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]  # of a struct
+    # The type info of a struct has fields.
+    fields = {field.encode_name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]
     typed = COMMANDS[name].arguments if name in COMMANDS else None
     positional = tuple(field.encode_name for field in fields.values() if field.required) if typed is None else typed
     options = [field for each, field in fields.items() if each not in positional and not _is_alias(field, fields)]
@@ -103,7 +106,7 @@ def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
 
 _HOW: dict[type[inspect.Type], dict[str, Any]] = {
     inspect.IntType: {"type": click.INT, "metavar": "N"},
-    inspect.FloatType: {"type": DURATION, "metavar": "DURATION"},  # all decimals of the protocol are seconds
+    inspect.FloatType: {"type": DURATION, "metavar": "DURATION"},  # all floats in the protocol are seconds
     inspect.DateTimeType: {"type": _TIME, "metavar": "TIME"},
     inspect.DictType: {"type": Pair(), "multiple": True, "metavar": "NAME=VALUE"},
 }
@@ -122,7 +125,7 @@ def _argument(command: str, field: inspect.Field) -> click.Argument:
         one = field.encode_name.upper().rstrip("S")
         metavar = f"{one}..." if field.required else f"[{one}...]"
         return click.Argument([field.encode_name], nargs=-1, required=field.required, metavar=metavar)
-    # A body that is not typed comes through a pipe.
+    # A body that is missing on the command line is read from a pipe.
     return click.Argument([field.encode_name], required=field.required and field.encode_name != "body")
 
 
@@ -163,14 +166,14 @@ def _how(kind: inspect.Type) -> dict[str, Any]:
 
 
 def fields_of(given: dict[str, Any], *, text: bool = False) -> dict[str, Any]:
-    """The given values as fields of the command. Raises UsageError for a body that is not JSON."""
+    """The values of the options as fields of the command. Raises UsageError for a body that is not JSON."""
     fields = {name: value for name, value in given.items() if value is not None and value != ()}
     if "headers" in fields:
         fields["headers"] = dict(fields["headers"])
     topics = fields.get("topics", ())
     if len(topics) == 1:
         fields["topic"] = fields.pop("topics")[0]
-    if isinstance(fields.get("body"), str):  # of others it says whether bodies are shown
+    if isinstance(fields.get("body"), str):  # in other commands, it is a flag: whether bodies are shown
         fields["body"] = body(fields["body"], text=text)
     return fields
 
@@ -201,7 +204,7 @@ def _encoded(given: str) -> bytes:
 
 
 def _standard_input() -> bytes:
-    data = sys.stdin.buffer.read() if sys.stdin else b""  # None: the shell closed it (`<&-`)
+    data = sys.stdin.buffer.read() if sys.stdin else b""  # None if the shell closed it (`<&-`)
     if not data:
         raise click.UsageError("BODY is missing: nothing came on standard input")
     return data

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # None: the shell closed it (`<&-`)
+    return stream is not None and stream.isatty()  # None if the shell closed it (`<&-`)
 
 
 class Output:
@@ -39,25 +39,25 @@ class Output:
         return Console(highlight=False, markup=False, emoji=False)
 
     def json(self, answer: Answer) -> None:
-        """The answer as it arrived, on one line. (A body may have been sent on several lines; JSON strings contain no
-        line ends, and elsewhere they do not matter.)"""
+        """Print the answer as it arrived, on one line. (A body may have been sent on several lines; JSON strings
+        contain no line ends, and elsewhere line ends do not matter.)"""
         line = answer.raw.replace(b"\r", b" ").replace(b"\n", b" ")
         click.echo(humanize.clean(line.decode()) if self._terminal else line)
 
     def say(self, sentence: str) -> None:
-        """A sentence for people, between the answers."""
+        """Print a sentence for people, between the answers, unless the output is JSON."""
         if not self.as_json:
             click.echo(humanize.clean(sentence))
 
     def show(self, answer: Answer) -> None:
-        """An answer about one thing."""
+        """Print an answer about one thing."""
         if self.as_json:
             self.json(answer)
         else:
             self.table("answer", answer.fields)
 
     def table(self, kind: str, content: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """A table, named by its function in `tables`."""
+        """Print a table. `kind`: the name of its function in `tables`."""
         from jobqueue.cli import tables  # noqa: PLC0415 - it needs rich
 
         made: RenderableType = getattr(tables, kind)(content)
@@ -80,7 +80,7 @@ def can_ask() -> bool:
 
 
 def insist_on_terminal() -> None:
-    """Raise UsageError when there is no terminal to ask on."""
+    """Raise UsageError if there is no terminal to ask on."""
     if not can_ask():
         raise click.UsageError("this may affect many jobs, and there is no terminal to ask on: use --yes")
 
@@ -92,8 +92,8 @@ def confirm(question: str) -> None:
 
 @contextmanager
 def progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
-    """On a terminal, a progress bar while the block runs, if there is any work. Yields a function that advances it by a
-    number of jobs."""
+    """Show a progress bar while the block runs, if there is a terminal and any work. Yields a function that advances
+    the bar by a number of jobs."""
     if not (total and _is_terminal(sys.stderr)):
         yield lambda some: None
         return

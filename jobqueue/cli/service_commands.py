@@ -76,8 +76,8 @@ _TYPED = {"DURATION": f"DURATION: {times.DURATIONS}.", "TIME": f"TIME: {times.TI
 
 
 def commands() -> list[click.Command]:
-    """A click command for each command of the protocol but `token` and `operation`, which are groups (in the folders of
-    their names), and `explain`, which may also read a journal (journal/explain.py)."""
+    """A click command for each command of the protocol, except `token` and `operation`, which are groups (in the
+    folders of the same names), and `explain`, which may also read a journal (journal/explain.py)."""
     return [_command(name) for name in COMMANDS if name not in ("token", "operation", "explain")]
 
 
@@ -137,12 +137,12 @@ def _talk(name: str, /, as_json: bool, text: bool = False, **given: Any) -> None
     except KeyboardInterrupt:
         if extras.watch is None:
             raise
-        code = ask.DONE  # nothing else ends a watch
+        code = ask.DONE  # only Ctrl-C ends a watch
     sys.exit(code)
 
 
 def _check_count(count: int | None, everything: bool | None) -> None:
-    """Refuse what the service would not notice, because several requests share the count."""
+    """Refuse a count that the service could not check, because several requests share it."""
     if count is not None and everything:
         raise click.UsageError("--all and --count exclude each other")
     if count is not None and count < 1:
@@ -150,7 +150,8 @@ def _check_count(count: int | None, everything: bool | None) -> None:
 
 
 def _piped() -> str:
-    """`-`, the body from a pipe. Raises UsageError on a terminal, which would wait for input without saying so."""
+    """Returns `-`, which stands for a body from a pipe. Raises UsageError on a terminal, where the program would wait
+    for input without saying so."""
     if sys.stdin and sys.stdin.isatty():
         raise click.UsageError("BODY is missing: give JSON, or - to type it here")
     return "-"

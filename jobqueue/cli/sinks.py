@@ -1,4 +1,4 @@
-"""`jobqueue callbacks`, a worker that does the HTTP requests that jobs describe, and `jobqueue deliver`, which hands
+"""`jobqueue callbacks`, a worker that makes the HTTP requests that jobs describe, and `jobqueue deliver`, which hands
 due jobs to brokers.
 """
 
@@ -123,7 +123,7 @@ def callbacks_command(
     from jobqueue.sinks.webhook.worker import Options  # noqa: PLC0415
 
     logs.set_up("info", log_format)
-    # Its events reach us through its hook; anything else that it logs is a defect.
+    # The client's events reach us through its hook; anything else that the client logs is a defect.
     logging.getLogger("jobqueue_client").setLevel(logging.ERROR)
     options = Options(
         url=url,
@@ -175,7 +175,7 @@ def _one_of(secret: str, file: str) -> str | None:
 
 
 def _topic_keys(files: tuple[tuple[str, str], ...], topics: tuple[str, ...]) -> dict[str, list[bytes]]:
-    """The keys of the topics that have their own. Raises UsageError."""
+    """The signing keys of the topics that have their own. Raises UsageError."""
     keys: dict[str, list[bytes]] = {}
     for topic, file in files:
         if topic not in topics or topic in keys:
@@ -222,7 +222,8 @@ def deliver_command(path: str, checks: bool, only: tuple[str, ...], log_format: 
     from jobqueue.sinks.pump import pump  # noqa: PLC0415
 
     logs.set_up("error" if checks else "info", log_format)
-    # Events reach us by hooks and errors; what these log beside may hold headers and bodies, or reads as the service's.
+    # Events reach us through hooks and errors. What these libraries also log may contain headers and bodies, or look
+    # like a log of the service.
     for name in ("jobqueue_client", "buckets.redis", "nats", "aio_pika", "aiormq", "stompman", "aiokafka"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:

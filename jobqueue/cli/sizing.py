@@ -1,4 +1,4 @@
-"""`jobqueue sizing`: what a load needs: memory, servers of Redis, shards, cores and processes of the service.
+"""`jobqueue sizing`: the memory, Redis servers, shards, cores and processes of the service that a load needs.
 
 The constants are measured: `make bench-sizing` compares them with the machine it runs on, and docs/sizing.md says what
 they mean.
@@ -18,7 +18,7 @@ from jobqueue.schema import fields
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes of a job in one state: a base, and so many per character of its id and per byte of its body."""
+    """Bytes of a job in one state: a base, plus an amount per character of its id and per byte of its body."""
 
     base: float
     per_id: float
@@ -45,19 +45,19 @@ class Cost:
     service_us: float
 
 
-# A core differs from another by a factor of two and more. These are of one that needs so long for a SET and a ZADD.
+# Cores differ by a factor of two and more. These figures are for a core that needs this long for a SET and a ZADD.
 YARDSTICK_US = 10.0
 ONE_A_REQUEST = Cost(29, 107)  # over 64 connections
 IN_BATCHES = Cost(16, 13)  # of 100
 
 _ID_CHARACTERS = 20
-_BUSY = 0.5  # of a core at the peak: the rest works off a backlog
+_BUSY = 0.5  # of a core at the peak: the rest is for working off a backlog
 _SPARE = 1.5  # for hash tables, which double in steps, and for fragments
-_DISK = 3.0  # the append-only file grows to twice the data, and is rewritten beside itself
+_DISK = 3.0  # the append-only file grows to twice the data, and a rewrite makes a new file beside it
 _REDIS_BYTES = 10e9  # of jobs in one Redis; its pause at each fork grows by some 20 ms a gigabyte
 _LEAST_CLUSTER = 3
-_SHARDS = 16  # their number goes up in steps of the default on a Cluster,
-_SHARDS_A_MASTER = 5  # so that each master has as many at least: fewer would share the jobs out unevenly
+_SHARDS = 16  # the number of shards goes up in these steps, the default on a Cluster
+_SHARDS_A_MASTER = 5  # each master has at least this many: fewer would spread the jobs unevenly
 _PROCESS_BYTES, _SUPERVISOR_BYTES = 60e6, 50e6
 
 
@@ -66,17 +66,17 @@ class Load:
     """A load at its peak."""
 
     jobs: int
-    """Delayed at the same time."""
+    """Jobs that are delayed at the same time."""
     body_bytes: int
     rate: float
-    """Jobs a second that are added, and as many that end."""
+    """Jobs a second that are added; as many end."""
     retention_s: float
     """For how long the tombstone of a job stays."""
 
 
 def needs(load: Load) -> dict[str, float]:
-    """By name: numbers of jobs, servers, shards and processes; bytes; cores that are busy at the peak. Raises
-    ValueError where the load takes more shards than a namespace can have."""
+    """What a load needs, by name: numbers of jobs, servers, shards and processes; bytes; cores that are busy at the
+    peak. Raises ValueError if the load needs more shards than a namespace can have."""
     tombstones = round(load.rate * load.retention_s)
     memory = sum(
         number * SIZES[state].of(_ID_CHARACTERS, load.body_bytes)

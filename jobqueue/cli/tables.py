@@ -31,7 +31,7 @@ _TIMES = {
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
 _BAR_WIDTH = 30
-_MOST_BINS = 40  # of a forecast, a row each
+_MOST_BINS = 40  # of a forecast, each in a row
 
 
 def answer(fields: Fields) -> RenderableType:
@@ -44,7 +44,7 @@ def answer(fields: Fields) -> RenderableType:
 
 
 def _named() -> Table:
-    """A table of names and what they stand for."""
+    """An empty table for names and their values."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -103,18 +103,18 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
 
 
 def _time(job: Fields) -> str:
-    """The time that matters in its state."""
+    """The time that matters in the job's state."""
     words, field = _STATE_TIMES.get(job["state"], ("", ""))
     return f"{words} {humanize.ahead(job[field])}" if field in job else humanize.when(job.get("until", job["due"]))
 
 
 def _note(job: Fields) -> str:
-    """Who has it; or why it was given back, or died."""
+    """The worker that has the job, or the reason why the job was released or died."""
     return str(job.get("worker" if job["state"] == "reserved" else "reason") or "")
 
 
 def topics(some: Iterable[Fields], most: int | None = None) -> RenderableType:
-    """A row per topic, those first whose jobs have been ready longest; at most `most` rows."""
+    """A row per topic, at most `most`. Topics whose jobs have been ready longest come first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     for state in _STATES:
@@ -141,7 +141,7 @@ def _by_trouble(topic: Fields) -> tuple[float, int, str]:
 
 
 def schedules(some: Iterable[Fields]) -> RenderableType:
-    """A row per schedule, those first whose next time comes first."""
+    """A row per schedule. Those whose next time comes first are on top."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("name", overflow="fold")
     table.add_column("topic", overflow="fold")
@@ -192,16 +192,16 @@ def workers(some: Iterable[Fields]) -> RenderableType:
 
 
 def _work(worker: Fields) -> str:
-    """What a worker does, and why it does nothing."""
+    """What a worker does, or why it does nothing."""
     if worker["state"] == "blocked":
         return f"blocked: {humanize.clean(worker['blocked'])}"
-    if worker["state"] == "idle":  # it may have ended without a word
+    if worker["state"] == "idle":  # it may have ended without reporting it
         return f"idle, last seen {humanize.ahead(worker['last_pop'])}"
     return str(worker["state"])
 
 
 def instances(some: Sequence[Fields]) -> RenderableType:
-    """A row per process; versions stand out if they differ."""
+    """A row per process. Versions stand out if they differ."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("instance", overflow="fold")
     table.add_column("host", overflow="fold")
@@ -240,7 +240,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def settings(some: Iterable[Fields]) -> RenderableType:
-    """A row per setting; those that are not defaults stand out."""
+    """A row per setting. Settings that are not defaults stand out."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting", no_wrap=True)
     table.add_column("value", overflow="fold")
@@ -257,7 +257,7 @@ def settings(some: Iterable[Fields]) -> RenderableType:
 
 
 def policies(some: Iterable[Fields]) -> RenderableType:
-    """A row for each setting that a topic has of its own."""
+    """A row for each setting that a topic overrides."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     table.add_column("setting", no_wrap=True)
@@ -330,7 +330,7 @@ def _token_end(token: Fields) -> Text:
 
 
 def _paused(topic: Fields) -> str:
-    """Short, so that the names of topics have room."""
+    """Whether a topic is paused, in few words, so that the names of topics have room."""
     if not topic["paused"]:
         return ""
     until = topic["paused_until"]
@@ -343,7 +343,7 @@ def _pause_end(fields: Fields) -> str:
 
 
 def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> RenderableType:
-    """The figures of a topic or of all; with `rates`, a column of rates per second."""
+    """The figures of a topic or of all topics; with `rates`, there is a column of rates per second."""
     oldest = fields["oldest_ready"]
     title = Text(humanize.clean(fields["topic"] or "all topics"), style="bold")
     waits = [] if oldest is None else [Text(f" the oldest ready job has waited {humanize.span(round(oldest, 1))}")]
@@ -400,7 +400,7 @@ def _due(ranges: Mapping[str, int]) -> Table:
 
 
 def forecast(bins: Sequence[Fields]) -> RenderableType:
-    """A row for each bin with jobs, or for each hour where there are many of them."""
+    """A row for each bin with jobs, or for each hour if there are many bins."""
     width = 3600 if len(bins) > _MOST_BINS else 60
     rows: dict[tuple[int, int], list[int]] = {}
     for each in bins:
@@ -422,7 +422,7 @@ def forecast(bins: Sequence[Fields]) -> RenderableType:
 
 
 def figures(found: Fields) -> RenderableType:
-    """A row for each bin, and one for all together."""
+    """A row for each bin, and a row of totals."""
     total = found["total"]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=True)
     table.add_column("from", no_wrap=True, footer="total")
@@ -446,7 +446,7 @@ def _deaths(span: Fields) -> str:
 
 
 def _late(lateness: Fields | None, share: str) -> str:
-    """In milliseconds below a second."""
+    """A lateness in words: in milliseconds if it is below a second."""
     if lateness is None:
         return ""
     late: float = lateness[share]

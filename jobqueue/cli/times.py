@@ -1,6 +1,6 @@
 """Durations and times as people type them: `30m`, `1h30m`, `09:00`, `tomorrow 09:00`, `2026-11-23`.
 
-A time without an offset is one of the local zone. Whatever could mean two moments is refused.
+A time without an offset is in the local zone. A time that could mean two moments is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def number(typed: str) -> float | int:
 
 
 def duration(typed: str) -> float | int:
-    """Seconds. Raises ValueError with a sentence."""
+    """A duration in seconds. Raises ValueError, whose message is a sentence."""
     try:
         return number(typed)
     except ValueError:
@@ -50,15 +50,15 @@ def duration(typed: str) -> float | int:
 
 
 def shift(typed: str) -> float | int:
-    """Seconds, below 0 for `-2h`. Raises ValueError with a sentence."""
+    """A duration in seconds, below 0 for `-2h`. Raises ValueError, whose message is a sentence."""
     text = typed.strip()
     length = duration(text.lstrip("+-"))
     return -length if text.startswith("-") else length
 
 
 def moment(typed: str, now: datetime | None = None) -> float | int | str:
-    """Unix seconds, or an RFC 3339 time, which the service reads. `now`: a local time, for tests. Raises ValueError
-    with a sentence."""
+    """Unix seconds, or an RFC 3339 time, which the service parses. `now`: a local time, for tests. Raises ValueError,
+    whose message is a sentence."""
     try:
         return number(typed)
     except ValueError:
@@ -73,8 +73,8 @@ def moment(typed: str, now: datetime | None = None) -> float | int | str:
 
 
 def past(typed: str, now: datetime | None = None) -> float:
-    """A moment that is over, in unix seconds: a duration is how long ago it was, `09:00` the last one. Raises
-    ValueError with a sentence."""
+    """A past moment, in Unix seconds: a duration is how long ago it was, and `09:00` is the last time it was 09:00.
+    Raises ValueError, whose message is a sentence."""
     now = now or datetime.now()
     text = typed.strip()
     if _PARTS.fullmatch(text.lower()):
@@ -97,7 +97,8 @@ def _since_1970(seconds: float, typed: str) -> float:
 
 
 def _named(text: str, now: datetime) -> datetime | None:
-    """The moment that a text names: without a date, the next one; without a time, the beginning of that day."""
+    """The moment that a text names, or None if it names none. Without a date, it is the next such time; without a time,
+    it is the beginning of that day."""
     day, _, rest = text.partition(" ")
     if day.lower() in _DAYS:
         clock = _clock(rest.strip())
@@ -122,8 +123,8 @@ def _clock(text: str) -> time | None:
 
 
 def _unix_s(local: datetime, typed: str) -> float:
-    """The moment of a local time. Raises ValueError where the clocks are changed: for a time that is skipped, or that
-    comes twice."""
+    """The moment of a local time. Raises ValueError for a time that is skipped, or comes twice, because the clocks are
+    changed."""
     first, second = (local.replace(fold=fold).timestamp() for fold in (0, 1))
     if first != second:
         raise ValueError(f"{typed!r} is when the clocks are changed; give the offset, as in {local.isoformat()}+01:00")

@@ -1,4 +1,4 @@
-"""The figures of topics, once or repeatedly, with rates per second between two looks."""
+"""The figures of topics, shown once or repeatedly, with rates per second between two looks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pace:
         self._last: tuple[float, dict[str, int]] | None = None
 
     def rates(self, totals: dict[str, int], now: float) -> dict[str, float]:
-        """The rates since the last look; empty at the first one."""
+        """The rates since the last look, or an empty dict at the first look."""
         last, self._last = self._last, (now, totals)
         if last is None or now <= last[0]:
             return {}
@@ -29,7 +29,7 @@ class Pace:
 
 
 async def stats(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """The figures of a topic, or of all."""
+    """Show the figures of a topic or of all topics, and return the exit code."""
     if extras.watch is None and out.as_json:
         return await once("stats")(client, fields, extras, out)
     answer = await client.ask("stats", **fields)
@@ -42,7 +42,7 @@ async def stats(client: Client, fields: Fields, extras: Extras, out: Output) -> 
 
 
 async def _stream(client: Client, fields: Fields, pause_s: float, out: Output, answer: Answer) -> None:
-    """One line per look, until Ctrl-C."""
+    """Print one line per look, until Ctrl-C."""
     while True:
         out.json(answer)
         await asyncio.sleep(pause_s)
@@ -50,7 +50,7 @@ async def _stream(client: Client, fields: Fields, pause_s: float, out: Output, a
 
 
 async def _listed(client: Client, fields: Fields) -> list[Fields]:
-    """The topics to show beside the figures of all."""
+    """The topics to show beside the figures of all topics."""
     if "topic" in fields:
         return []
     pages = [page.fields["topics"] async for page in listing_pages(client, "topics", {})]

@@ -1,2 +1,2 @@
-"""The commands: the native ones, those that only dialects give, what carries out those of a request, and the parts of
-answers."""
+"""The commands: the native ones, those that only dialects can send, the code that carries out the commands of a
+request, and the parts of answers."""

@@ -1,6 +1,7 @@
-"""Which commands are actions, and how they get into the log of actions: before they are begun, and with their outcome.
+"""Which commands are actions, and how the log of actions records them: once before they begin, and once with their
+outcome.
 
-The line in the service's log is the record; the stream in Redis (buckets/access.py) is there to be looked at.
+The line in the service's log is the record; the stream in Redis (buckets/access.py) is for viewing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _SHOWN = ("topic", "id", "name", "state", "count", "seconds", "operation")
 
 
 def is_action(command: Any, user: str) -> bool:
-    """Whether a command is logged. `user`: the person who acts, if one does."""
+    """Whether a command is logged as an action. `user`: the person who acts, or an empty string if the request names
+    none."""
     if isinstance(command, JobQueueError):
         return False
     name = name_of(command)
@@ -43,15 +45,16 @@ def is_action(command: Any, user: str) -> bool:
 
 
 def is_view(command: Any, user: str, grant: Grant) -> bool:
-    """Whether a command shows the bodies of jobs to a person, who is `user`."""
+    """True if a command shows the bodies of jobs to a person. `user`: that person, or an empty string if the request
+    names none."""
     if not (user and isinstance(command, SHOWING)):
         return False
     return grant.sees_bodies if command.body is None else command.body
 
 
 def is_shown(begun: Fields, grant: Grant) -> bool:
-    """Whether one who has this grant may see an entry of the log: with topics, only what they did themselves, and what
-    was done to a topic that they reach."""
+    """True if the holder of a grant may see an entry of the log. A grant with topics shows only the holder's own
+    actions and the actions on topics that it reaches."""
     if not grant.within or begun.get("token") == grant.token_id:
         return True
     topic = begun.get("topic")
@@ -70,12 +73,12 @@ class Noted:
         self._names = names
 
     def cut_off(self) -> None:
-        """Log that they were given up in the middle, as when their client hung up."""
+        """Log that the actions were cut off midway, for example because their client hung up."""
         for entry in self._entries:
             log.info("action.done", **entry, code=NOT_KNOWN, done=0)
 
     async def end(self, answers: Sequence[Answer]) -> None:
-        """Log the outcomes. Where Redis does not take them, the log has them all the same."""
+        """Log the outcomes. If Redis cannot store them, the service's log still has them."""
         outcomes = [_outcome(command, answer) for command, answer in zip(self._commands, answers, strict=True)]
         for entry, outcome in zip(self._entries, outcomes, strict=True):
             log.info("action.done", **entry | outcome)
@@ -86,14 +89,14 @@ class Noted:
 
 
 async def note(actions: Actions, commands: Sequence[Any], handover: Handover) -> Noted:
-    """Note that actions begin. Raises JobQueueError; then none may begin."""
+    """Note that actions begin. Raises JobQueueError; none of the actions may begin then."""
     entries = [_entry(command, handover) for command in commands]
     return Noted(actions, commands, entries, await actions.note(entries))
 
 
 async def note_reload(actions: Actions, changed: Sequence[str]) -> None:
-    """Log that settings were read again, which is done already. `changed`: the names of those that have other values
-    now."""
+    """Log a reload of the settings that has already happened. `changed`: the names of the settings whose values
+    changed."""
     entry = {"actor": NO_NAME, "action": "reload", **({"changed": changed} if changed else {})}
     outcome = {"code": "OK", "done": len(changed)}
     log.info("action.done", **entry, **outcome)
@@ -130,7 +133,7 @@ def _action(command: Any) -> str:
 
 def _outcome(command: Any, answer: Answer) -> dict[str, Any]:
     if isinstance(command, params.Operation) and answer["success"]:
-        # A start is not done with the jobs, but with the plan.
+        # The command changes one operation, not its jobs.
         done, more = 1, {"kind": answer["kind"], "jobs": answer["count"], "filter": answer["filter"]}
     else:
         done = 0 if isinstance(command, SHOWING) else _changed(answer)

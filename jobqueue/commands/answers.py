@@ -24,9 +24,9 @@ log = structlog.get_logger()
 Answer = dict[str, Any]
 
 NOT_KNOWN = "not known"
+"""The outcome of an action that was cut off: all or part of it may have been done."""
 _LARGEST = 5  # topics that a forecast names
-"""The outcome of an action that was cut off: it may have been done, or a part of it."""
-_AT_ONCE = 100  # bins of figures, between two rests
+_AT_ONCE = 100  # bins of figures that are written before other tasks get their turn
 _RESERVED = State.RESERVED  # looking up an enum member is slow
 
 
@@ -72,7 +72,7 @@ def kept_copy(job: NewJob, added: Added) -> Answer:
 
 
 def _body(job: Job) -> orjson.Fragment | None:
-    """A job's body, byte for byte as it was added; a tombstone mostly has none."""
+    """A job's body, byte for byte as it was added, or None if it has no body, like most tombstones."""
     return orjson.Fragment(job.body) if job.body else None
 
 
@@ -103,23 +103,23 @@ def handed_out(job: Job) -> Answer:
 
 
 def in_seconds(ms: int | None) -> float | None:
-    """Milliseconds in the unit of the wire."""
+    """Milliseconds as seconds, the unit of the wire; None stays None."""
     return None if ms is None else ms / 1000
 
 
 def paused(until_ms: int | None) -> Answer:
-    """That a topic is paused, and until when; nothing if it is not."""
+    """The members that say that a topic is paused, and until when; none if it is not paused."""
     return {} if until_ms is None else {"paused": True, "paused_until": in_seconds(until_ms or None)}
 
 
 def unknown(known: bool) -> Answer:
-    """That a topic does not exist; nothing if it does."""
+    """The member that says that a topic does not exist; none if it exists."""
     return {} if known else {"known": False}
 
 
 def why_empty(status: TopicStatus, limited: Sequence[Closed] = ()) -> Answer:
-    """Why a pop found no job, besides that none is ready: no topic exists, or some are paused or have reached a
-    limit."""
+    """Why a pop found no job, other than that none is ready: none of its topics exists, or some of them are paused or
+    have reached a limit."""
     ends = {topic: in_seconds(until or None) for topic, until in status.paused.items()}
     first = min(limited, key=lambda each: each.opens_us, default=None)
     return (
@@ -130,12 +130,12 @@ def why_empty(status: TopicStatus, limited: Sequence[Closed] = ()) -> Answer:
 
 
 def held_back(limit: str, opens_us: int) -> Answer:
-    """That a limit keeps ready jobs back, and when it may be worth asking again, in s."""
+    """The members that say that a limit holds ready jobs back, and in how many seconds the client should retry."""
     return {"limited": limit, "retry_after": -(-opens_us // 1000) / 1000}
 
 
 def listed(topic: Topic, workers: int, max_pending: int, max_dead: int, rate: float, concurrency: int) -> Answer:
-    """A topic in a listing; `paused_until` null: until it is resumed."""
+    """A topic in a listing. `paused_until` is null if the pause lasts until the topic is resumed."""
     answer: Answer = {
         "topic": topic.name,
         "counts": topic.counts,
@@ -150,7 +150,7 @@ def listed(topic: Topic, workers: int, max_pending: int, max_dead: int, rate: fl
 
 
 def scheduled(view: ScheduleView, *, with_body: bool) -> Answer:
-    """A schedule in a listing; of its options those that it gives."""
+    """A schedule in a listing, with only those options that its definition sets."""
     schedule, definition, times = view
     options = {name: value for name in OPTIONS if (value := getattr(definition, name)) is not None}
     timing: Answer
@@ -174,7 +174,7 @@ def scheduled(view: ScheduleView, *, with_body: bool) -> Answer:
 
 
 async def outlook(topic: str | None, found: Outlook) -> Answer:
-    """A forecast, its bins in the order of their times; made in turns, as `past`."""
+    """A forecast, with its bins in order of time. Like `past`, it pauses now and then for other tasks."""
     jobs, scheduled = found.jobs.bins, found.occurrences
     bins: list[Answer] = []
     for each in sorted(jobs.keys() | scheduled.keys()):
@@ -195,7 +195,8 @@ async def outlook(topic: str | None, found: Outlook) -> Answer:
 
 
 async def past(topic: str | None, found: Found) -> Answer:
-    """Figures over time, their bins in the order of their times; made in turns, as there may be thousands."""
+    """Figures over time, with their bins in order of time. It pauses now and then for other tasks, because there may be
+    thousands of bins."""
     with_refusals, bins = topic is None, []
     for each in found.bins:
         bins.append(_happened(each, with_refusals=with_refusals))
@@ -261,13 +262,14 @@ def logged(action: Action) -> Answer:
 
 
 def died(job: Job) -> Answer:
-    """A dead letter in short."""
+    """A summary of a dead letter."""
     cause = job.cause.name.lower()
     return {"id": job.id, "cause": cause, "reason": job.reason, "dead_since": in_seconds(job.next)}
 
 
 def described(job: Job, *, with_body: bool, is_whole: bool = True) -> Answer:
-    """Everything about a job, times in unix seconds and spans in seconds. `is_whole`: its body was read, too."""
+    """Everything about a job, times in unix seconds and spans in seconds. `is_whole`: True if its body was read,
+    too."""
     answer: Answer = {
         "id": job.id,
         "state": job.state.word,
@@ -304,7 +306,7 @@ def described(job: Job, *, with_body: bool, is_whole: bool = True) -> Answer:
 
 Reaches = Callable[[str], bool]
 
-_SECRET = ("token",)  # of dialects
+_SECRET = ("token",)  # settings of dialects
 _DEFAULT = "default"
 
 
@@ -325,8 +327,8 @@ def instance(found: Instance) -> Answer:
 
 
 def settings_in_force(loaded: Loaded, reaches: Reaches) -> Answer:
-    """The settings with where they came from, and the policies and virtual topics within reach. Of a secret only
-    whether it is set."""
+    """The settings and where each came from, and the policies and virtual topics within reach. A secret is shown only
+    as set or not set."""
     chosen = loaded.settings
     virtual = {
         name: [target for target in targets if reaches(target)]
@@ -345,19 +347,19 @@ def _settings(loaded: Loaded) -> Iterator[Answer]:
         if name not in TABLES:
             source = loaded.sources.get(name, _DEFAULT)
             value = getattr(loaded.settings, name)
-            if name in URLS:  # a worker is told where the embedded Redis is, which is no setting
+            if name in URLS:  # a worker process gets the URL of the embedded Redis here, which is not a setting
                 value = _secret(value and source != _DEFAULT)
             yield {"name": name, "value": value, "source": source}
 
 
 def _of_roles(chosen: Settings) -> Iterator[Answer]:
-    """The file of each token that the console has for a group, which only a file can set."""
+    """The file with the console's token for each group. Only a settings file can set these."""
     for group, file in chosen.console_roles.items():
         yield {"name": f"console_roles.{group}", "value": file, "source": "file"}
 
 
 def _of_dialects(chosen: Settings) -> Iterator[Answer]:
-    """Those of the dialects that are on, which only a file can set."""
+    """The settings of the dialects that are on. Only a settings file can set these."""
     for dialect, options in chosen.protocols.open():
         defaults = type(options)()
         for name in options.__struct_fields__:
@@ -372,7 +374,7 @@ def _secret(value: object) -> str:
 
 
 def _policy(chosen: Settings, name: str, topic: TopicSettings) -> Answer:
-    """What holds for a topic, and which of it the topic sets itself."""
+    """The policy in force for a topic, and the names of the settings that the topic sets itself."""
     defaults = TopicSettings()
     own = [each for each in topic.__struct_fields__ if getattr(topic, each) != getattr(defaults, each)]
     return {"topic": name, **{each: _in_force(chosen, topic, each) for each in topic.__struct_fields__}, "own": own}

@@ -1,7 +1,7 @@
 """`Commands` carries out the commands of a request and never raises.
 
 Consecutive adds, finishes or deletes of a request go to the engine together, all other commands one after the other. A
-pop that follows finishes does not wait for their answers: it is sent right behind them.
+pop that follows finishes does not wait for their answers: it is sent right after them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OVER = "the deadline of this request passed before the command began: it was no
 Asked = params.Command | inner.Inner | BadRequest | JobQueueError
 """A command, or the reason why it is refused."""
 Run = tuple[type[Any], list[Any]]
-"""The struct of some commands, and those commands, which go to the engine together."""
+"""A struct, and the commands of this struct that go to the engine together."""
 
 _REFUSED_RIGHT = {NoRoom.code, TopicFull.code, Unavailable.code}
 
@@ -60,8 +60,9 @@ class Commands:
         *,
         logs_views: bool = False,
     ) -> None:
-        """`deadline_s`: how long after the start of a request its commands may still begin. `protocol`: whose commands
-        these count as. `logs_views`: it is an action that a person sees bodies."""
+        """`deadline_s`: how long after the start of a request its commands may still begin. `protocol`: the protocol
+        that the commands are counted under. `logs_views`: True if it counts as an action that a person sees the bodies
+        of jobs."""
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
@@ -71,21 +72,22 @@ class Commands:
         self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
         """Whether each command is logged."""
         self.plain = Plain(engine, self, is_logged=self.is_logged)
-        """Carries out those whose answers come by callback."""
+        """Carries out the commands whose answers come by callback."""
 
     async def answer(
         self, commands: Sequence[Asked], reserved: list[Job], *, within: str = "", by_number: bool = False
     ) -> list[Answer]:
-        """Carry out commands as if one after the other, as far as the grant of the request (`GRANT`) lets them; returns
-        an answer for each, in order. It never raises.
+        """Carry out commands as if one after the other, as far as the grant of the request (`GRANT`) allows; returns an
+        answer for each command, in order. Never raises.
 
-        An error in place of a command becomes its answer. Commands that have not begun by the deadline are
-        UNAVAILABLE. `reserved` receives the jobs that the answers hand out, so that the caller can give them back when
-        the answers reach nobody.
+        An error in place of a command becomes its answer. Commands that have not begun by the deadline are UNAVAILABLE.
+        `reserved` receives the jobs that the answers hand out, so that the caller can return the jobs if the answers do
+        not reach the client.
 
-        Dialects say more: `within`, the topic that the jobs must be in or, with a `*` at its end, how their topics must
-        begin (empty: any), where a job elsewhere is NOT_FOUND, or ALREADY_EXISTS to an add; `by_number`, that the ids
-        are numbers, `#<n>`, which may stand for other ids, too (see engine/numbered.py).
+        Dialects pass two more arguments. `within`: the topic that the jobs must be in or, with a `*` at its end, the
+        prefix of their topics; an empty string allows any topic. A job elsewhere is NOT_FOUND, or ALREADY_EXISTS for an
+        add. `by_number`: True if the ids are numbers, `#<n>`, which may also stand for other ids (see
+        engine/numbered.py).
         """
         grant = GRANT.get()
         if not grant.everything:
@@ -103,7 +105,7 @@ class Commands:
 
     @property
     def metrics(self) -> Metrics:
-        """What counts the answers."""
+        """The metrics that count the answers."""
         return self._metrics
 
     def _refused(self, error: JobQueueError, command: Asked) -> Answer:
@@ -152,7 +154,8 @@ class Commands:
         return [failure(refused) for refused in run]
 
     async def _begin_by_number(self, command: Any, handover: Handover) -> Answer:
-        """The answer to a command on the first job that exists, of those that its number may stand for."""
+        """The answer to a command that names a job by number: it applies to the first existing job among those that the
+        number may stand for."""
         if isinstance(command, JobQueueError):
             return failure(command)
         missing: Answer = {}
@@ -174,7 +177,7 @@ class Commands:
         return is_action(command, user) or (self._logs_views and is_view(command, user, grant))
 
     async def say_why(self, command: params.Pop, found: Popped, begun: float) -> Answer:
-        """The answer to a pop that was carried out by callback, and is to say why it found nothing."""
+        """The answer to a pop that was carried out by callback and must say why it found nothing."""
         try:
             answer = await native.popped(self._engine, command, found)
         except Exception as error:
@@ -183,7 +186,7 @@ class Commands:
         return answer
 
     async def _carry_out_all(self, commands: Sequence[Asked], handover: Handover) -> list[Answer]:
-        """As `answer`, for several commands."""
+        """Like `answer`, for several commands."""
         end = time.perf_counter() + self._deadline_s
         answers: list[Answer] = []
         runs = _runs(commands)
@@ -202,8 +205,9 @@ class Commands:
     async def _finish_then_pop(
         self, finishes: list[Any], runs: deque[Run], handover: Handover, end: float
     ) -> list[Answer]:
-        """A worker's usual request: the pop, first of `runs`, is taken and sent as soon as the finishes are on their
-        connection. It stays in `runs` when they were answered first, as when Redis cannot be reached, or at the end."""
+        """A worker's usual request. The pop is the first of `runs`: it is removed and sent as soon as the finishes have
+        been written to their connection. The pop stays in `runs` if the finishes were answered first, for example
+        because Redis cannot be reached, or if the time `end` has passed."""
         sent = asyncio.get_running_loop().create_future()
 
         def resolve(_: object = None) -> None:
@@ -219,16 +223,18 @@ class Commands:
         return [*await finishing, *popped]
 
     def _too_late(self, command: Asked) -> Answer:
-        """The answer to a command that was not begun: Redis did not answer an earlier one, or all took too long."""
+        """The answer to a command that was not begun, because Redis did not answer an earlier command or the earlier
+        commands took too long."""
         return self._refused(Unavailable(_OVER), command)
 
     def count_done(self, name: str, number: int, begun: float, *, waiting: bool = False) -> None:
-        """Count like commands that succeeded, and were carried out by callback; nothing is logged. `waiting`: a pop
-        that may wait."""
+        """Count commands of the same kind that were carried out by callback and succeeded; nothing is logged.
+        `waiting`: True for a pop that may wait."""
         self._metrics.done(name, number, time.perf_counter() - begun, protocol=self._protocol, waiting=waiting)
 
     def count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
-        """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
+        """Count the answers to commands of the same kind as `command`. `begun`: when the commands began, by
+        `perf_counter`, or None if they never began."""
         name = _NAMES.get(type(command))
         if name is None and isinstance(command, JobQueueError) and command.refused:
             name, begun = _NAMES.get(command.refused), None
@@ -242,14 +248,14 @@ class Commands:
             self._note_refusals(name, command, answers)
 
     def _note_refusals(self, name: str, command: Asked, answers: list[Answer]) -> None:
-        """Log those commands that were refused though they are right: an operator has to do something."""
+        """Log commands that were refused although they are valid: an operator must act."""
         topic = getattr(command, "topic", None)
         for code in (answer["code"] for answer in answers if answer.get("code") in _REFUSED_RIGHT):
             self._refusals.note((code, name), code=code, command=name, topic=topic, protocol=self._protocol)
 
 
 def _log(protocol: str, name: str | None, command: Asked, answers: list[Answer]) -> None:
-    """A line per answer: which command, and what became of which job; no bodies."""
+    """Log a line for each answer: the command, its code and the ids of its jobs, without bodies."""
     topic = getattr(command, "topic", None) or getattr(command, "topics", None)
     for answer in answers:
         ids = [_id_of(job) for job in answer.get("jobs", ())] or answer.get("id")

@@ -1,5 +1,5 @@
-"""The commands that only dialects give. Each reads its parameters, makes one call of the engine and names the parts of
-the answer, as its struct describes it; jobs stay as the engine read them.
+"""The commands that only dialects can send. Each reads its parameters, makes one call to the engine and names the parts
+of the answer, as its struct describes; jobs stay as the engine read them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobqueue.schema import inner
 
 @many_inner
 async def add(engine: Engine, commands: Sequence[inner.Add], handover: Handover) -> list[Answer]:
-    """Keep jobs, those that are numbered under the next numbers."""
+    """Add jobs; those that are `numbered` get the next numbers."""
     results = await engine.add_numbered(commands, within=handover.within)
     return [_added(command, result) for command, result in zip(commands, results, strict=True)]
 
@@ -52,14 +52,14 @@ async def _taken(engine: Engine, command: inner.Pop, handover: Handover) -> Answ
 
 @one_inner
 async def finish(engine: Engine, command: inner.Finish, handover: Handover) -> Answer:
-    """The job is done, or is deleted if nobody ever had it."""
+    """Finish a job or, with `settles`, delete it if it was never delivered."""
     (result,) = await engine.finish([command], within=handover.within, settles=command.settles)
     return native.finished(command, result)
 
 
 @one_inner
 async def delete(engine: Engine, command: inner.Delete, handover: Handover) -> Answer:
-    """Cancel a job, unless it is in a state to spare."""
+    """Cancel a job, unless it is in one of the states in `spares`."""
     spares = [State[word.upper()] for word in command.spares]
     (was,) = await engine.delete([command], within=handover.within, spares=spares)
     return native.deleted(command, was)
@@ -71,7 +71,7 @@ ONE[inner.Bury] = native.bury
 
 @one_inner
 async def get(engine: Engine, command: inner.Get, handover: Handover) -> Answer:
-    """A job, or what is remembered of it."""
+    """A job, or its tombstone."""
     handover.check(command)
     job = await engine.job(command.id, handover.within)
     handover.take([job])
@@ -89,7 +89,7 @@ async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answe
 
 @one_inner
 async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Answer:
-    """The figures of a topic, or of all that begin alike."""
+    """The figures of a topic, or of all topics that begin with `prefix`."""
     if command.each:
         return success(topics=await engine.stats_of_each(command.prefix, handover.within, command.waits))
     figures, status = await engine.stats(command.topic, handover.within, command.waits, command.prefix)
@@ -99,13 +99,13 @@ async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Ans
 
 @one_inner
 async def names(engine: Engine, command: inner.Names, handover: Handover) -> Answer:
-    """The names of all topics that begin alike."""
+    """The names of all topics that begin with `prefix`."""
     return success(names=await engine.names(command.prefix, handover.within))
 
 
 @one_inner
 async def counter(engine: Engine, command: inner.Counter, handover: Handover) -> Answer:
-    """The last number."""
+    """The last number that was reserved from the counter."""
     return success(number=await engine.numbered.counter.last())
 
 
@@ -117,5 +117,5 @@ async def restore(engine: Engine, command: inner.Restore, handover: Handover) ->
 
 @one_inner
 async def purge(engine: Engine, command: inner.Purge, handover: Handover) -> Answer:
-    """Delete the jobs of a topic, or of all that begin alike."""
+    """Delete the jobs of a topic, or of all topics that begin with `prefix`."""
     return success(count=await engine.purge_all(command, handover.within))

@@ -1,4 +1,4 @@
-"""The native commands. Each reads its parameters, makes one call of the engine and names the parts of the answer; its
+"""The native commands. Each reads its parameters, makes one call to the engine and names the parts of the answer; its
 docstring is its entry in the reference.
 """
 
@@ -41,11 +41,11 @@ from jobqueue.engine.engine import Engine
 from jobqueue.engine.new_jobs import Copy
 from jobqueue.schema import params
 
-_DESCRIBED = 25  # jobs, before others have their turn: half a millisecond
+_DESCRIBED = 25  # jobs described before other tasks get their turn: half a millisecond
 
 
 def _durable(command: params.Add | params.Schedule | params.Finish | params.Delete | params.Update) -> Answer:
-    """The durability that the change reached, where the engine noted it in the command to be reported."""
+    """The durability that the change reached, if the engine noted it in the command for the answer."""
     return {"durability": command.durability} if command.durability else {}
 
 
@@ -63,7 +63,7 @@ async def add(engine: Engine, commands: Sequence[params.Add], handover: Handover
 
 
 def added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
-    """The answer to an add, of a job or of one in each topic of a virtual topic."""
+    """The answer to an add of one job, or of a copy in each topic of a virtual topic."""
     if isinstance(result, JobQueueError):
         return failure(result, command.id)
     if isinstance(result, Added):
@@ -123,7 +123,7 @@ def finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     return success(id=command.id, state=result, **_durable(command))
 
 
-_WRONG_STATE = {  # by the name of the struct, which commands of dialects share
+_WRONG_STATE = {  # by the name of the struct, which is the same for the commands of dialects
     "Delete": "the job is {state}",
     "Kick": "only a dead job can be kicked; this one is {state}",
     "Run": "only a delayed job can be run; this one is {state}",
@@ -133,7 +133,8 @@ _WRONG_STATE = {  # by the name of the struct, which commands of dialects share
 
 
 def failed(error: Exception, command: Any) -> Answer:
-    """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
+    """The answer to a command that failed. For a wrong state, it has the sentence of this command: the engine knows
+    only the state."""
     answer = failure(error, getattr(command, "id", None))
     sentence = _WRONG_STATE.get(type(command).__name__)
     if isinstance(error, WrongState) and error.state and sentence:
@@ -174,7 +175,7 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
 
 
 async def popped(engine: Engine, command: params.Pop, found: Popped) -> Answer:
-    """The answer to a pop; one that found nothing says why, where that may help."""
+    """The answer to a pop. If the pop found nothing, the answer says why, if there may be a reason."""
     if found.jobs and command.count is None:
         return success(**handed_out(found.jobs[0]))
     why = {} if found.jobs or not found.ask_why else why_empty(await engine.why_empty(command), found.limited)
@@ -228,7 +229,7 @@ async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answ
     of a `topic`."""
     if command.topic is not None:
         return success(topic=command.topic, count=await engine.kick_topic(command.topic, command.count or 1))
-    assert command.id is not None  # either is given
+    assert command.id is not None  # either `topic` or `id` is given
     return success(id=command.id, state=await engine.kick(command.id, handover.within), count=1)
 
 
@@ -338,7 +339,7 @@ async def find(engine: Engine, command: params.Find, handover: Handover) -> Answ
 
 
 async def _described(jobs: Sequence[Job], *, with_body: bool) -> list[Answer]:
-    """Jobs in a list. A thousand take 20 ms, in which other requests are answered, too."""
+    """Describe jobs for a list. A thousand take 20 ms, during which other requests are answered, too."""
     found: list[Answer] = []
     for some in chunks(jobs, _DESCRIBED):
         found += [described(job, with_body=with_body) for job in some]

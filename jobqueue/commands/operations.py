@@ -15,7 +15,7 @@ from jobqueue.errors import Forbidden
 from jobqueue.schema import params
 
 _COMMAND_OF = {"kick": "kick", "delete": "delete", "run": "run", "reschedule": "update", "find": "find"}
-"""The command that does to one job what an operation of a kind does to many."""
+"""For each kind of operation, the command that does the same to one job."""
 
 
 async def carry_out(operating: Operating, command: params.Operation, handover: Handover) -> Answer:
@@ -56,8 +56,8 @@ def _check_may(grant: Grant, kind: str) -> None:
 
 
 def shown(operation: Operation, within: str) -> dict[str, Any]:
-    """An operation as answers have it, without its samples. Those who reach only what is within do not learn how many
-    entries there are besides."""
+    """An operation as answers show it, without its samples. With `within`, `looked` is None: it would tell the client
+    how many entries are out of its reach."""
     asked = operation.asked
     spans = {"shift": asked.shift_ms, "at": asked.at_ms, "spread": asked.spread_ms or None}
     return {

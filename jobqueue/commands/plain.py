@@ -1,5 +1,5 @@
-"""`Plain` carries out commands of dialects whose answers come by callback, without a task. They are answered and
-counted as by `Commands`.
+"""`Plain` carries out commands of dialects by callback, without a task. The commands are answered and counted as by
+`Commands`.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ _DONE = success()
 _NAMED: dict[str, inner.Add | params.Finish] = {"add": inner.Add(topic="", body=Raw()), "finish": params.Finish(id="")}
 
 Done = Callable[[list[Answer | None] | None], None]
-"""Takes the answers, later; None in the place of one, or of all: that was not done, and takes the complete way."""
+"""Called later with the answers. If an answer is None, its command must take the complete path; if the list is None,
+all commands must."""
 
 
 class Books(Protocol):
-    """Where answers are counted, and logged."""
+    """Counts and logs answers."""
 
     def count(self, command: inner.Inner | params.Command, answers: list[Answer], begun: float) -> None:
-        """Count answers to commands like this one that began at this time (`perf_counter`)."""
+        """Count answers to commands of the same kind as `command`. `begun`: when they began, by `perf_counter`."""
 
     def count_done(self, name: str, number: int, begun: float) -> None:
-        """The same, for commands that succeeded, where nothing is logged."""
+        """Count `number` commands that succeeded; nothing is logged."""
 
 
 class Plain:
-    """Plain commands of the connections of a dialect."""
+    """Carries out plain commands for the connections of a dialect."""
 
     def __init__(self, engine: Engine, books: Books, *, is_logged: bool) -> None:
-        """`is_logged`: whether each answer is; then adds and finishes take the complete way, which does that."""
+        """`is_logged`: True if each answer is logged; adds and finishes then take the complete path, which logs
+        them."""
         self._engine = engine.by_callback
         self._books = books
         self._is_logged = is_logged
 
     def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
-        """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None where
-        they take the complete way."""
+        """The shape of all adds that `make` makes with these arguments; they differ only in id, delay and body. Returns
+        None if such adds must take the complete path."""
         return self._engine.shape(make, *arguments)
 
     def add_numbered(self, jobs: Sequence[New], done: Done) -> bool:
-        """Add jobs under the next numbers. Returns False, and does nothing, for what takes the complete way."""
+        """Add jobs under the next numbers. Returns False if it did nothing and the adds must take the complete path."""
         return not self._is_logged and self._engine.add_numbered(jobs, partial(self._added, time.perf_counter(), done))
 
     def _added(self, begun: float, done: Done, results: list[int | JobQueueError] | None) -> None:
@@ -64,7 +66,8 @@ class Plain:
         done(answers)
 
     def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
-        """End jobs, given as id and lease. Returns False, and does nothing, for what takes the complete way."""
+        """Finish jobs, given as id and lease. Returns False if it did nothing and the finishes must take the complete
+        path."""
         if self._is_logged or not self._engine.is_local:
             return False
         return self._engine.finish(ends, partial(self._finished, time.perf_counter(), len(ends), done))
@@ -85,8 +88,9 @@ class Plain:
             self._books.count(_NAMED[name], answers, begun)
 
     def pop(self, command: inner.Pop, times: int, client: Client, done: Callable[[list[Answer]], None]) -> NumberedPop:
-        """Answer a pop of one job, or the first of so many like ones, in their order: as many as there are jobs for;
-        all, if these do not wait. With several that would wait, `done` may get no answer. It is called later."""
+        """Answer a pop of one job, or `times` equal ones in order, as many of them as there are jobs. If there is no
+        job, pops that do not wait are all answered as empty, a single pop after its wait; several pops that would wait
+        get no answers. `done` is called later with the answers."""
         took = partial(self._popped, command, times, time.perf_counter(), done)
         wait_s = (command.wait or 0) if times == 1 else 0
         return self._engine.pop_numbered(command, times, wait_s, ROOM, client, took)

@@ -1,4 +1,4 @@
-"""The tables of commands by their structs, and what a command is given besides its parameters."""
+"""The tables of commands by their structs, and what a command receives besides its parameters."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ AnyMany = TypeVar("AnyMany", bound=Many)
 AnyOne = TypeVar("AnyOne", bound=One)
 
 MANY: dict[type[Any], Many] = {}
-"""Commands that take consecutive ones of a request together, by their structs."""
+"""Commands that handle consecutive commands of a request together, by their structs."""
 ONE: dict[type[Any], One] = {}
 """Commands that are carried out one by one, by their structs."""
 
 ROOM = 8 << 20  # bytes of jobs that the answers to one request may hold; one job always fits
-_FIELDS = 400  # bytes of a job in an answer besides its body and headers, which its record holds
+_FIELDS = 400  # bytes of a job in an answer without its body and headers, which are part of `Job.raw`
 
 
 class Handover:
-    """What the answers to a request hand to its client: the jobs reserved for it, how many more bytes of jobs they may
-    hold, and what its token lets it reach."""
+    """What the answers to a request may hand to its client: the jobs reserved for the client, how many more bytes of
+    jobs the answers may hold, and what the client's token allows."""
 
     __slots__ = ("asked_within", "by_number", "grant", "reserved", "room", "within")
 
@@ -39,7 +39,7 @@ class Handover:
         self.grant = grant
         self.room = ROOM
         self.within = both(within, grant.within)
-        """The topics within which jobs are reached, as scripts take them; empty: all."""
+        """The condition on topics that the request may reach, as scripts read it; an empty string allows all topics."""
         self.asked_within = within
         self.by_number = by_number
 
@@ -49,11 +49,12 @@ class Handover:
         self.take(jobs)
 
     def take(self, jobs: Sequence[Job]) -> None:
-        """Count the bytes of jobs; a million small ones add up, too."""
+        """Count the bytes of jobs, their other fields included: a million small jobs add up, too."""
         self.room -= sum([_FIELDS + len(job.raw) for job in jobs])
 
     def check(self, command: Any) -> None:
-        """Raises TooLarge when no room is left for what a pop takes, and the reason why its token may not wait now."""
+        """Raises TooLarge if the answers have no room left for jobs, or the reason why the token's pop may not wait
+        now."""
         if not self.grant.everything:
             self.grant.check_wait(command)
         if self.room <= 0:
@@ -61,24 +62,24 @@ class Handover:
 
 
 def many(command: AnyMany) -> AnyMany:
-    """Make a function the command of its name. It takes consecutive ones together."""
+    """Register a function as the command of its name. It handles consecutive commands together."""
     MANY[params.BY_NAME[command.__name__]] = command
     return command
 
 
 def one(command: AnyOne) -> AnyOne:
-    """Make a function the command of its name. It takes one at a time."""
+    """Register a function as the command of its name. It handles one command at a time."""
     ONE[(params.BY_NAME | params.OF_TESTS)[command.__name__]] = command
     return command
 
 
 def many_inner(command: AnyMany) -> AnyMany:
-    """As `many`, for a command that dialects give."""
+    """Like `many`, for a command that only dialects can send."""
     MANY[inner.BY_NAME[command.__name__]] = command
     return command
 
 
 def one_inner(command: AnyOne) -> AnyOne:
-    """As `one`, for a command that dialects give."""
+    """Like `one`, for a command that only dialects can send."""
     ONE[inner.BY_NAME[command.__name__]] = command
     return command

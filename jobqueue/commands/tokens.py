@@ -27,8 +27,8 @@ _SHOWN = ("id", "name", "rights", "topics", "expires", "rate", "burst", "bytes",
 
 
 async def carry_out(issuing: Issuing | None, command: params.Token, grant: Grant) -> Answer:
-    """The answer to `token`. Raises Forbidden for what the asker's own token lacks, and on a service without tokens:
-    who came in there could keep the way open for later."""
+    """The answer to `token`. Raises Forbidden for anything that the asker's own token lacks, and on a service without
+    tokens: there, anybody could create a token and keep access after tokens become required."""
     if issuing is None:
         raise Forbidden("this service asks for no tokens; on its machine, `jobqueue token` creates them in Redis")
     return await _ACTIONS[command.action](issuing, command, grant)
@@ -67,12 +67,12 @@ async def _test(issuing: Issuing, command: params.Token, grant: Grant) -> Answer
 
 
 def _sees(grant: Grant, known: Known) -> bool:
-    """Whether the asker may know of a token: their own, or one that reaches no topic that theirs does not."""
+    """True if the asker may see a token: their own, or one that reaches only topics that their own token reaches."""
     return known.record.id == grant.token_id or not beyond_topics(grant.record, known.record)
 
 
 async def _found(issuing: Issuing, command: params.Token, grant: Grant) -> Known:
-    """The token that a command names. Raises NotFound for one that the asker may not know of, too."""
+    """The token that a command names. Raises NotFound if it does not exist or the asker may not see it."""
     known = await issuing.find(command.id or "")
     if not _sees(grant, known):
         raise NotFound("no such token")
@@ -92,7 +92,7 @@ _ACTIONS: dict[str, Callable[[Issuing, params.Token, Grant], Awaitable[Answer]]]
 def _unless(
     fault: Callable[[Record, Record], Forbidden | None], grant: Grant
 ) -> Callable[[Record], JobQueueError | None]:
-    """The objection that the asker's own token may not do what the record may."""
+    """The objection, by `fault`, to a record that may do more than the asker's own token."""
     return lambda record: fault(grant.record, record)
 
 

@@ -1,7 +1,7 @@
-"""What people do: a function for each POST. The service decides whether the person may; nothing is decided here.
+"""The actions of people: a function for each POST. The service decides whether a person may act, not this module.
 
-An action ends on the page that it was begun on, with a note of what was done. What the service refuses is shown with
-its sentence, and the status that the service gave it.
+An action ends by returning to the page where it began, with a note of what was done. A refusal is shown with the
+service's sentence and status.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobqueue.cli.client import Refusal, Unreachable
 from jobqueue.console.pages.operations import TIMES
 from jobqueue.console.visit import BadQuery, Note, Visit
 
-_AT_ONCE = 10  # requests for ticked jobs
+_AT_ONCE = 10  # concurrent requests for ticked jobs
 _MOST_TICKED = 1000
 _PURGED_FOR_S = 8.0
 _MOST_KICKED = 1000
@@ -38,7 +38,7 @@ async def resume(visit: Visit) -> web.StreamResponse:
 
 
 async def purge(visit: Visit) -> web.StreamResponse:
-    """Delete the jobs of a topic, whose name the person types once more, in one state or in all."""
+    """Delete the jobs of a topic, in one state or in all. The person must type the topic's name again to confirm."""
     topic, state = text(visit, "topic"), text(visit, "state")
     if text(visit, "confirm") != topic:
         raise BadQuery("confirm", "the name of the topic, so that nobody purges another one by accident")
@@ -89,7 +89,7 @@ async def delete(visit: Visit) -> web.StreamResponse:
 
 
 async def release(visit: Visit) -> web.StreamResponse:
-    """Give a reserved job back, on behalf of the worker that has it."""
+    """Release a reserved job, on behalf of the worker that has it."""
     given: dict[str, Any] = {"id": text(visit, "id"), "attempt": False}
     if delay := text(visit, "delay"):
         given["delay"] = _duration("delay", delay)
@@ -107,7 +107,7 @@ async def bury(visit: Visit) -> web.StreamResponse:
 
 
 async def reschedule(visit: Visit) -> web.StreamResponse:
-    """Give a delayed job another time: after a duration, or at a time with its offset."""
+    """Change when a delayed job is due: after a duration, or at a time with its offset."""
     typed = text(visit, "when")
     try:
         when: dict[str, Any] = {"delay": times.duration(typed)}
@@ -118,7 +118,7 @@ async def reschedule(visit: Visit) -> web.StreamResponse:
 
 
 async def prioritise(visit: Visit) -> web.StreamResponse:
-    """Give a delayed or ready job another priority."""
+    """Change the priority of a delayed or ready job."""
     priority = _whole("priority", text(visit, "priority"), 0, 9)
     await ask(visit, "update", id=text(visit, "id"), priority=priority)
     return done(visit, f"priority {priority}")
@@ -146,7 +146,7 @@ async def plan(visit: Visit) -> web.StreamResponse:
 
 
 async def find(visit: Visit) -> web.StreamResponse:
-    """Search all jobs for ids that begin with a prefix; the page of the search shows them as they are found."""
+    """Search all jobs for ids that begin with a prefix; the page of the search shows the jobs as they are found."""
     return _show(visit, (await ask(visit, "find", prefix=text(visit, "prefix")))["operation"])
 
 
@@ -159,36 +159,36 @@ async def start(visit: Visit) -> web.StreamResponse:
 
 
 async def pause_operation(visit: Visit) -> web.StreamResponse:
-    """Halt an operation."""
+    """Pause an operation."""
     await ask(visit, "operation", do="pause", operation=text(visit, "operation"))
     return done(visit, "paused")
 
 
 async def resume_operation(visit: Visit) -> web.StreamResponse:
-    """Go on with an operation."""
+    """Resume an operation."""
     await ask(visit, "operation", do="resume", operation=text(visit, "operation"))
     return done(visit, "resumed")
 
 
 async def cancel_operation(visit: Visit) -> web.StreamResponse:
-    """End an operation as far as it is."""
+    """Cancel an operation; the changes it has made stay."""
     await ask(visit, "operation", do="cancel", operation=text(visit, "operation"))
     return done(visit, "cancelled")
 
 
 async def unschedule(visit: Visit) -> web.StreamResponse:
-    """Remove schedules; the jobs that they have made stay."""
+    """Remove schedules; the jobs that they have added stay."""
     return await _each(visit, "name", "removed", lambda name: ask(visit, "unschedule", name=name))
 
 
 async def revoke(visit: Visit) -> web.StreamResponse:
-    """End a token now."""
+    """Revoke a token now."""
     await ask(visit, "token", action="revoke", id=text(visit, "id"))
     return done(visit, f"token {text(visit, 'id')} revoked")
 
 
 async def rotate(visit: Visit) -> web.StreamResponse:
-    """Exchange the secret of a token. The new token is in this answer, and nowhere else."""
+    """Replace the secret of a token. The new token is shown only in this response."""
     keep = text(visit, "keep")
     answer = await ask(
         visit,
@@ -224,11 +224,11 @@ ACTIONS: dict[str, Callable[[Visit], Awaitable[web.StreamResponse]]] = {
     "do/revoke": revoke,
     "do/rotate": rotate,
 }
-"""Every POST but signing in and out, by its path."""
+"""Every POST by its path, except signing in and out."""
 
 
 async def ask(visit: Visit, command: str, **fields: Any) -> dict[str, Any]:
-    """Have a command carried out. Raises Refusal, Unreachable."""
+    """Send a command; returns the fields of its answer. Raises Refusal, Unreachable."""
     try:
         return (await visit.person.client.ask(command, **fields)).fields
     finally:
@@ -236,22 +236,22 @@ async def ask(visit: Visit, command: str, **fields: Any) -> dict[str, Any]:
 
 
 def done(visit: Visit, sentence: str, kind: str = "done") -> web.StreamResponse:
-    """Back to the page that the action was begun on, with a note."""
+    """Redirect to the page where the action began, with a note."""
     name = visit.place.notes.leave(Note(sentence, kind))
     back = visit.place.links.own(text(visit, "back", 4000))
     raise web.HTTPSeeOther(f"{back}{'&' if '?' in back else '?'}note={name}")
 
 
 def _show(visit: Visit, operation: str) -> web.StreamResponse:
-    """On to the page of an operation."""
+    """Redirect to the page of an operation."""
     raise web.HTTPSeeOther(visit.place.links.to("operation", id=operation))
 
 
 async def _each(
     visit: Visit, field: str, verb: str, act: Callable[[str], Awaitable[dict[str, Any]]]
 ) -> web.StreamResponse:
-    """Do something to everything that is ticked. One alone is refused as the service refuses it; of several, those that
-    were refused are counted."""
+    """Run `act` for each ticked item. If a single item is ticked, its refusal is raised; if several are ticked, the
+    note counts the refusals by code."""
     assert visit.form is not None
     ticked = [str(value) for value in visit.form.getall(field, [])]  # type: ignore[attr-defined]  # a MultiDict
     if not ticked or len(ticked) > _MOST_TICKED:
@@ -273,14 +273,14 @@ async def _each(
 
     await asyncio.gather(*map(act_in_turn, ticked))
     if refused.total() == refused["FORBIDDEN"] == len(ticked):
-        await act(ticked[0])  # to show why
+        await act(ticked[0])  # raises the refusal, which says why
     why = ", ".join(f"{count} {code}" for code, count in refused.items())
     sentence = f"{len(ticked) - refused.total()} {verb}" + (f", {refused.total()} not: {why}" if why else "")
     return done(visit, sentence, "failed" if refused else "done")
 
 
 def text(visit: Visit, name: str, longest: int = 255) -> str:
-    """A field of the form, without blanks around it; empty: it is not given. Raises BadQuery."""
+    """A field of the form without surrounding blanks, or empty if the form lacks it. Raises BadQuery."""
     assert visit.form is not None
     value = str(visit.form.get(name, "")).strip()
     if len(value) > longest:
@@ -296,7 +296,7 @@ def _duration(name: str, typed: str) -> float | int:
 
 
 def _moment(typed: str) -> float | int | str:
-    """A time as the service reads it, which refuses what is none."""
+    """A time in a form that the service reads; the service refuses text that is not a time."""
     try:
         return times.number(typed)
     except ValueError:

@@ -1,7 +1,8 @@
-"""Values as people read them in a page. All text was written by others: none of it may obey, hide or turn around.
+"""Values as people read them on a page. All text was written by others: none of it may control the browser, hide, or
+reverse its direction.
 
-JSON is shown as it travelled. White space is added between its tokens, but no number and no string is ever decoded and
-encoded again: an integer of 23 digits, `1.10` and `1e2` stay what they are.
+JSON is shown as it was received. White space is added between its tokens, but no number or string is ever decoded and
+encoded again: an integer of 23 digits, `1.10` and `1e2` stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from markupsafe import Markup
 from jobqueue.cli import humanize
 
 MOST_SHOWN = 64 << 10
-"""Bytes of a body that a page shows; the rest is for download."""
+"""How many bytes of a body a page shows; the rest can be downloaded."""
 MOMENTS = "a time such as 2026-11-23T09:00, in UTC unless it has an offset such as +01:00, or unix seconds"
-_LATEST = 253_402_300_799  # the end of the year 9999, after which no calendar goes on
+_LATEST = 253_402_300_799  # the end of the year 9999, the last one that datetime supports
 _FOLDED_FROM = 2
-_DEEPEST = 24  # levels that are told apart; what is deeper stands on one line
-_SHORT = 72  # characters of a list or an object that stays on one line
+_DEEPEST = 24  # levels that are shown as a tree; deeper values are on one line
+_SHORT = 72  # the most characters of a list or an object that stays on one line
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 
 def shown(value: Any) -> Any:
-    """What stands for a value in a page: text without characters that a browser obeys."""
+    """A value as a page shows it: text has its control characters escaped."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return humanize.clean(value)
 
 
 def rfc3339(unix_s: float) -> str:
-    """A time in UTC, to the millisecond; a time that no calendar has, as its number."""
+    """A time in UTC, to the millisecond; as a number if the calendar does not reach that far."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -47,8 +48,8 @@ def minute(unix_s: float) -> str:
 
 
 def moment(typed: str) -> float:
-    """Unix seconds to the millisecond, of such or of a time as RFC 3339 writes it, in UTC unless it has an offset.
-    Raises ValueError."""
+    """Unix seconds to the millisecond, parsed from unix seconds or from an RFC 3339 time, in UTC unless it has an
+    offset. Raises ValueError."""
     try:
         seconds = float(typed)
     except ValueError:
@@ -60,7 +61,7 @@ def moment(typed: str) -> float:
 
 
 def utc(unix_s: float) -> str:
-    """A time in UTC, to the second, without the date if that is today."""
+    """A time in UTC, to the second, without the date if it is today."""
     text = rfc3339(unix_s)
     if "T" not in text:
         return text
@@ -80,18 +81,18 @@ def late(seconds: float) -> str:
 
 
 def rate(number: float) -> str:
-    """How many a second, with two digits that say something where they are few."""
+    """A rate per second, with two significant digits if it is a fraction below 10."""
     return f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.2g}"
 
 
 def one_line(text: str) -> str:
-    """JSON on one line. Line ends and tabs stand between its tokens only, where a space means the same."""
+    """JSON on one line. Line ends and tabs occur only between its tokens, where a space means the same."""
     return humanize.clean(re.sub(r"[\r\n\t]+", " ", text))
 
 
 @dataclass(slots=True)
 class Node:
-    """A value in JSON: a leaf's `text`, or what is between two brackets, each member with its key, if it has one."""
+    """A JSON value: a leaf's `text`, or the members between two brackets, each with its key (empty in a list)."""
 
     text: str = ""
     kind: str = "other"
@@ -106,14 +107,14 @@ class Node:
 
 
 def tree(text: str) -> Node:
-    """The parts of a JSON value, all as they were written."""
+    """The parts of a JSON value, all exactly as written."""
     tokens = _TOKEN.findall(text)
     node, _ = _node(tokens, 0, 0)
     return node
 
 
 def _node(tokens: list[str], at: int, depth: int) -> tuple[Node, int]:
-    """The value that begins at a token, and the token behind it."""
+    """The value that begins at a token, and the index of the token after the value."""
     first = tokens[at] if at < len(tokens) else ""
     if first not in ("{", "["):
         return Node(first, _kind(first), depth=depth), at + 1

@@ -1,9 +1,9 @@
-"""Which requests the console answers, judged by their heads; and what trusted proxies report of a request.
+"""Which requests the console answers, judged by their headers; and what trusted proxies report about a request.
 
-`jobqueue.access.browsers` does the first for the service. A name that a foreign page points at this machine (DNS
-rebinding) is still in `Host`. What a page of another site makes a browser send has that in `Sec-Fetch-Site`, or in
-`Origin` where the browser sends only that. A proxy's headers, which anybody can send, are believed only from the
-addresses of the trusted proxies.
+`jobqueue.access.browsers` does the former for the service. If a foreign page points its host name at this machine (DNS
+rebinding), that name is still in `Host`. If a page of another site makes a browser send a request, the browser says so
+in `Sec-Fetch-Site`, or in `Origin` if it sends only `Origin`. Anybody can send a proxy's headers, so they are believed
+only from the addresses of the trusted proxies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jobqueue.console.options import Options, is_loopback
 
 
 def name_of(host: str) -> str:
-    """The name or the address in a `Host`, without its port; empty if it is neither."""
+    """The name or the address in a `Host` header, without its port; empty if the header has neither."""
     if host.startswith("["):
         address, _, rest = host[1:].partition("]")
         return "" if rest.strip(":0123456789") else address.lower()
@@ -30,19 +30,19 @@ def name_of(host: str) -> str:
 
 
 class Guard:
-    """`names`: those that the console has."""
+    """`names`: the host names of the console."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
 
     def knows(self, headers: MultiMapping[str]) -> bool:
-        """Whether the request names the console as it is called."""
+        """Whether the `Host` of the request is a name of the console."""
         given = headers.getall("Host", [])
         return len(given) == 1 and name_of(given[0]) in self._names
 
     def is_from_here(self, headers: MultiMapping[str]) -> bool:
-        """Whether a page of the console sends this POST. A request that says nothing of where it comes from is sent by
-        no browser, and by no page of ours."""
+        """Return True if a page of the console sent this POST. A request that does not say where it comes from was not
+        sent by a browser, and so not by a page of ours."""
         sites, origins = headers.getall("Sec-Fetch-Site", []), headers.getall("Origin", [])
         if sites:
             return sites == ["same-origin"]
@@ -50,7 +50,7 @@ class Guard:
 
 
 def is_for_loopback(headers: MultiMapping[str]) -> bool:
-    """Whether the browser is on this machine, as it calls the console by a name of loopback."""
+    """Return True if the browser is on this machine, because it uses a loopback name for the console."""
     return is_loopback(name_of(headers.get("Host", "")))
 
 
@@ -62,14 +62,14 @@ _MOST_NOTED = 1000
 
 
 class User(NamedTuple):
-    """Somebody who has signed in at a proxy."""
+    """A person who has signed in at a proxy."""
 
     name: str
     groups: tuple[str, ...]
 
 
 class Proxies:
-    """`clock`: seconds that only go forward."""
+    """`clock`: returns monotonic seconds."""
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.monotonic) -> None:
         self._networks = [ip_network(each) for each in options.trusted_proxies]
@@ -79,7 +79,7 @@ class Proxies:
         self._noted: dict[str, float] = {}
 
     def address_of(self, request: web.Request) -> str:
-        """The address that a request comes from: behind trusted proxies the last one that is none of them."""
+        """The address that a request comes from: behind trusted proxies, the last address that is not one of them."""
         address = request.remote or ""
         forwarded = ",".join(request.headers.getall(_FORWARDED, [])).split(",")
         for each in map(str.strip, reversed(forwarded)):
@@ -89,8 +89,8 @@ class Proxies:
         return address
 
     def user_of(self, request: web.Request) -> User | None:
-        """The user whom a proxy has signed in. None: there is none, or the request comes from elsewhere. Raises
-        HTTPBadRequest for a name that cannot be passed on."""
+        """The user whom a proxy has signed in, or None if the request names no user or does not come from a trusted
+        proxy. Raises HTTPBadRequest for a name that cannot be passed on."""
         names = request.headers.getall(self._user_header, []) if self._user_header else []
         if not names:
             return None
@@ -110,7 +110,7 @@ class Proxies:
         return any((mapped or parsed) in network for network in self._networks)
 
     def _note(self, address: str) -> None:
-        """Log that the headers of an address are not believed, at most once a minute."""
+        """Log, at most once a minute, that the headers from an address are ignored."""
         now = self._clock()
         if now - self._noted.get(address, now - _NOTED_EVERY_S) < _NOTED_EVERY_S:
             return

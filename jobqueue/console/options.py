@@ -1,4 +1,4 @@
-"""What the console is started with."""
+"""The options of the console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by its name or its address, is this machine."""
+    """Whether a host name or an address is a loopback one."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -30,11 +30,11 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Options:
-    """`url`: of the service; `tls`: whom to trust there. `hosts`: the names by which browsers know the console, besides
-    loopback names and `host`; `base_path`: what a proxy has put in front of its paths, without a slash at the end.
-    `title` and `colour` tell one console from another. `hides_bodies`: a page shows a body only when it is asked to.
-    What `trusted_proxies` (networks) say in the headers `user_header` and `groups_header` is believed; `roles` has the
-    token of each group. With a `certificate` the console speaks TLS only."""
+    """`url`: the service's URL; `tls`: the TLS context for it. `hosts`: the names that browsers use for the console, in
+    addition to loopback names and `host`; `base_path`: the prefix that a proxy adds to its paths, without a slash at
+    the end. `title` and `colour` distinguish one console from another. `hides_bodies`: True if a page shows a body only
+    on request. The headers `user_header` and `groups_header` are believed only from `trusted_proxies` (networks);
+    `roles` has the token of each group. With a `certificate`, the console speaks TLS only."""
 
     url: str
     tls: SSLContext | None = None

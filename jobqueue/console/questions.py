@@ -1,7 +1,7 @@
-"""What the pages ask the service: each question at most once a second, however many people look at its answer.
+"""The questions that pages ask the service: each at most once a second, however many people look at its answer.
 
 Nothing is asked unless somebody looks. While the service does not answer, the last answer is shown with its age. A
-question that takes longer than a page waits goes on, and the next look has its answer.
+question that takes longer than a page waits stays open, and the next page that asks it gets the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 
 _FRESH_S = 1.0
 _FRESH_FOR_S = {"figures": 10.0, "health": 5.0, "settings": 5.0}
-"""For how long an answer is taken for new where it changes more seldom."""
+"""How long an answer counts as fresh, for answers that change less often."""
 _KEPT_S = 600.0
 _MOST = 500
 _MOST_BYTES = 32 << 20
@@ -33,7 +33,7 @@ class Away(Exception):
 
 
 class Seen(NamedTuple):
-    """An answer; how old it is, and why there is no newer one, if there should be."""
+    """An answer and its age. `trouble`: why a newer answer is missing, or empty if none was due."""
 
     answer: Answer
     age_s: float
@@ -55,7 +55,7 @@ class _Entry:
 
 
 class Questions:
-    """`clock`: seconds that only go forward."""
+    """`clock`: returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -63,8 +63,8 @@ class Questions:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def ask(self, client: Client, key: str, within_s: float, command: str, fields: Mapping[str, Any]) -> Seen:
-        """An answer that is at most a second old (see above), or the last one if there is none within some seconds.
-        `key`: those who have the same one see the same. Raises Refusal, and Away."""
+        """An answer that is at most a second old (see above for exceptions), or the last answer if no newer one arrives
+        within `within_s`. `key`: people with the same key share answers. Raises Refusal, and Away."""
         entry = self._entry((key, msgspec.json.encode([command, fields], order="deterministic")))
         now = self._clock()
         if entry.task is None and now - entry.begun >= _fresh_s(entry, command):
@@ -84,18 +84,18 @@ class Questions:
         return Seen(entry.answer, self._clock() - entry.answered, trouble)
 
     async def close(self) -> None:
-        """Ask nothing more."""
+        """Cancel all open questions."""
         for task in self._asking:
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
 
     def stale(self) -> None:
-        """Something was changed: ask again, without waiting for the second to be over."""
+        """Mark every answer as outdated after a change, so that the next page asks again at once."""
         for entry in self._entries.values():
             entry.begun, entry.task = -math.inf, None
 
     def forget(self, key: str) -> None:
-        """Drop the answers of those who had this key."""
+        """Drop the answers for this key."""
         for name in [name for name in self._entries if name[0] == key]:
             del self._entries[name]
 
@@ -108,7 +108,7 @@ class Questions:
         return entry
 
     def _drop_old(self) -> None:
-        """Those that nobody has asked for longest, as far as there are too many, or too large or too old ones."""
+        """Drop the entries unused for longest while they are too many, too large together, or too old."""
         held = sum(len(each.answer.raw) for each in self._entries.values() if each.answer)
         while len(self._entries) > 1:
             name, entry = next(iter(self._entries.items()))
@@ -119,7 +119,7 @@ class Questions:
             del self._entries[name]
 
     async def _put(self, entry: _Entry, client: Client, command: str, fields: Mapping[str, Any]) -> None:
-        """Ask, and keep what comes, unless the question was put again meanwhile."""
+        """Ask, and keep the result unless `stale` or a newer question came in between."""
         answer, refusal, trouble = await _outcome(client, command, fields)
         if entry.task is not asyncio.current_task():
             return
@@ -131,7 +131,7 @@ class Questions:
 
 
 def _fresh_s(entry: _Entry, command: str) -> float:
-    """How long after a question it is put again."""
+    """How many seconds must pass before a question is asked again."""
     return _FRESH_FOR_S.get(command, _FRESH_S) if (entry.answer or entry.refusal) and not entry.trouble else _FRESH_S
 
 

@@ -1,8 +1,8 @@
-"""Templates, with everything that keeps foreign text harmless set in this one place; the addresses and files of pages.
+"""Templates, with everything that keeps foreign text harmless set in this one place; the URLs and files of pages.
 
-Names of jobs and topics contain `/`, `#`, `+` and the like, so they are in the query of an address, percent-encoded.
-The addresses of style, scripts and icon contain a hash of all of them, so that a browser may keep them for good and
-still gets the new ones of another version.
+Names of jobs and topics contain `/`, `#`, `+` and the like, so they are in the query of a URL, percent-encoded. The
+URLs of the style sheet, the scripts and the icon contain a hash of all these files, so that a browser may cache them
+for good and still gets the new files of another version.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _OWN = re.compile(r"/[!-~]*")
 
 
 class Links:
-    """`base_path`: what stands before each path."""
+    """`base_path`: the prefix of each path."""
 
     def __init__(self, base_path: str = "") -> None:
         self.base_path = base_path
 
     def to(self, page: str, **query: object) -> str:
-        """The address of a page; what is None or empty is left out of its query."""
+        """The URL of a page; parameters that are None or empty are left out of its query."""
         given = {name: value for name, value in query.items() if value not in (None, "")}
         asked = "?" + urlencode(given, quote_via=quote, safe="", errors="replace") if given else ""
         return f"{self.base_path}/{page}{asked}"
 
     def own(self, address: str) -> str:
-        """An address that a form has sent, if it is one of the console's; else its first page."""
+        """The URL that a form has sent if it is one of the console's, otherwise the URL of the first page."""
         is_own = _OWN.fullmatch(address) and not address.startswith(("//", "/\\"))
         return address if is_own and address.startswith(f"{self.base_path}/") else self.to("")
 
@@ -54,7 +54,7 @@ class Asset(NamedTuple):
 
 
 class Assets:
-    """All files, read once."""
+    """All static files, read once."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
@@ -68,7 +68,7 @@ class Assets:
         self.hash = whole.hexdigest()[:20]
 
     def address(self, name: str) -> str:
-        """Where a browser finds a file."""
+        """The URL of a static file."""
         assert name in self.files
         return self._links.to(f"static/{self.hash}/{name}")
 
@@ -80,7 +80,7 @@ class Templates:
     """The templates of the pages."""
 
     def __init__(self, options: Options, links: Links, assets: Assets, *, escape: bool = True) -> None:
-        """`escape`: false only in the test that shows what stops a script if escaping ever fails."""
+        """`escape`: False only in the test that shows what stops a script if escaping ever fails."""
         self._environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_FOLDER),
             autoescape=jinja2.select_autoescape(default=True),
@@ -111,10 +111,10 @@ class Templates:
             rate=formatting.rate,
             minute=formatting.minute,
         )
-        # Macros know nothing of a request.
+        # Macros have no access to a request.
         self._environment.globals["ui"] = self._environment.get_template("parts/macros.html").module
         self._environment.globals["draw"] = self._environment.get_template("parts/charts.html").module
 
     def render(self, name: str, layout: str, **content: Any) -> str:
-        """A page in one of two layouts: `page` is all of it, `live` only what changes."""
+        """A page in one of two layouts: `page` for the whole page, `live` for only the parts that change."""
         return self._environment.get_template(f"{name}.html").render(content, layout=f"parts/{layout}.html")

@@ -1,7 +1,7 @@
-"""Who has signed in. A session is kept in memory only: a restart of the console ends all.
+"""Who has signed in. Sessions are kept in memory only: a restart of the console ends them all.
 
-A browser has the session's secret, and never the token again; of the secret the console keeps only the digest. With
-single sign-on a person whom a proxy has signed in acts with the token of their group, and under their own name.
+After sign-in, a browser has only the session's secret, not the token; the console keeps only the digest of the secret.
+With single sign-on, a person whom a proxy has signed in acts with the token of their group, and under their own name.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LONGEST_S = 43_200.0
 MOST = 1000
 _SECRET_BYTES = 32
 _SWEPT_EVERY_S = 30.0
-_WRONG = 5  # tokens
+_WRONG = 5  # wrong tokens within `_WITHIN_S`
 _WITHIN_S = 60.0
 _MOST_ADDRESSES = 10_000
 
 
 @dataclass(slots=True)
 class Session:
-    """`client` shows the person's token; `bearer`: what the service said of it; `key`: its digest, so that those who
-    show the same token share answers."""
+    """`client`: sends the person's token; `bearer`: what the service said about the token; `key`: the token's digest,
+    so that people with the same token share answers."""
 
     client: Client
     bearer: Mapping[str, Any]
@@ -47,12 +47,12 @@ class Session:
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret."""
+    """The digest that is kept instead of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Sessions:
-    """`clock`: seconds that only go forward. `ended` hears the key of a token that nobody shows any more."""
+    """`clock`: returns monotonic seconds. `ended`: called with the key of a token that no session uses any longer."""
 
     def __init__(self, ended: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._ended = ended
@@ -64,7 +64,7 @@ class Sessions:
         return len(self._sessions)
 
     async def begin(self, client: Client, bearer: Mapping[str, Any], key: str) -> str:
-        """A new session; its secret. Where there are too many, the one unused longest ends."""
+        """Begin a session; returns its secret. If the sessions are too many, the one unused for longest ends."""
         await self._sweep()
         if len(self._sessions) >= MOST:
             await self._end(min(self._sessions, key=lambda name: self._sessions[name].used))
@@ -73,7 +73,8 @@ class Sessions:
         return secret
 
     async def find(self, secret: str | None, *, is_use: bool) -> Session | None:
-        """The session of a secret, if it has not ended. `is_use`: a person asks, not a page that refreshes itself."""
+        """The session with a secret, or None if it has ended. `is_use`: True if a person makes the request, not a page
+        that refreshes itself."""
         if self._clock() - self._swept >= _SWEPT_EVERY_S:
             await self._sweep()
         session = self._sessions.get(digest(secret)) if secret else None
@@ -84,12 +85,12 @@ class Sessions:
         return session
 
     async def end(self, secret: str | None) -> None:
-        """End the session of a secret, if there is one."""
+        """End the session with a secret, if it exists."""
         if secret:
             await self._end(digest(secret))
 
     async def close(self) -> None:
-        """End all."""
+        """End all sessions."""
         for name in [*self._sessions]:
             await self._end(name)
 
@@ -112,14 +113,14 @@ class Sessions:
 
 
 class Attempts:
-    """Bounds how often an address may show a wrong token: five times a minute."""
+    """Limits how often an address may send a wrong token: five times a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._wrong: dict[str, deque[float]] = {}
 
     def begin(self, address: str) -> bool:
-        """Whether the address may try now. It counts at once, so that tries at the same time count, too."""
+        """Return True if the address may try now. The attempt counts at once, so that concurrent attempts count too."""
         times = self._wrong.setdefault(address, deque())
         while times and self._clock() - times[0] >= _WITHIN_S:
             times.popleft()
@@ -131,7 +132,7 @@ class Attempts:
         return True
 
     def succeed(self, address: str) -> None:
-        """The last try was a valid token, or nobody could judge it."""
+        """Do not count the last attempt: its token was valid, or could not be checked."""
         times = self._wrong.get(address)
         if times:
             times.pop()
@@ -144,7 +145,7 @@ _NAMES_ACTORS = ("admin", "actor")
 
 
 class SignOn:
-    """The roles. A person in several has the first that the settings name. `open` before use, `close` at the end."""
+    """The roles. A person in several has the first in the settings. Call `open` before use, and `close` at the end."""
 
     def __init__(self, options: Options, questions: Questions) -> None:
         self._roles = {group: Client(options.url, Access(token, options.tls)) for group, token in options.roles.items()}
@@ -160,7 +161,7 @@ class SignOn:
             await client.__aexit__(None, None, None)
 
     async def person(self, user: User, address: str) -> Person:
-        """Who a user is here. Raises HTTPForbidden for those without a role, and Away."""
+        """The Person for a user. Raises HTTPForbidden for a user without a role, and Away."""
         group = next((each for each in self._roles if each in user.groups), None)
         if group is None:
             log.warning("session.refused", status=403, user=user.name, address=address)
@@ -179,6 +180,6 @@ class SignOn:
 
 
 def acting(client: Client, bearer: Mapping[str, Any], person: str) -> Client:
-    """A client that names the person who acts, where the service believes it: one that is open believes everybody."""
+    """A client that names the acting person if the service accepts that from its token; an open service always does."""
     is_believed = bool(bearer.get("open")) or any(right in bearer.get("rights", ()) for right in _NAMES_ACTORS)
     return client.acting_as(person) if is_believed else client

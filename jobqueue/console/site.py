@@ -1,4 +1,4 @@
-"""The web site: which path is whose, the headers of every answer, and its run until SIGTERM or Ctrl-C."""
+"""The web site: its routes, the headers of every response, and its server, which runs until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PAGES: dict[str, Page] = {
     "find": find.show,
     "help": guide.show,
 }
-"""Every page for those who may look, by its path."""
+"""Every page for people who may look, by its path."""
 SIGN_IN, SIGN_OUT = "sign-in", "sign-out"
 
 _MOST_BYTES = 4 << 20  # of a form: a body of 1 MiB, percent-encoded
@@ -89,7 +89,7 @@ _HEADERS = {
     "Permissions-Policy": ", ".join(f"{feature}=()" for feature in _FEATURES),
 }
 _STRICTLY = f"max-age={365 * 86_400}"
-"""For a year browsers do not speak HTTP to the name of a console that has a certificate."""
+"""For a year, browsers use only HTTPS for the host name of a console that has a certificate."""
 _STATUS = {
     "BAD_FIELD": 400,
     "UNKNOWN_FIELD": 400,
@@ -106,12 +106,12 @@ _STATUS = {
     "TOPIC_FULL": 429,
     "TOO_FAST": 429,
 }
-"""What the service answers with these codes; any other is 503."""
+"""The HTTP status of the service's error codes; 503 for any other code."""
 _VISIT = web.RequestKey("visit", Visit)
 
 
 class _Failure(NamedTuple):
-    """Why a request was not answered as it was asked: a sentence, and the field at fault, if one is."""
+    """Why a request failed: the HTTP status, a sentence, and the field at fault or None."""
 
     status: int
     why: str
@@ -119,7 +119,7 @@ class _Failure(NamedTuple):
 
 
 def _failure(error: Exception) -> _Failure:
-    """What an error says to people. One that nobody expects is logged."""
+    """The failure that people see for an error. An unexpected error is logged."""
     if isinstance(error, web.HTTPException):
         return _Failure(error.status, error.reason)
     if isinstance(error, BadQuery):
@@ -135,10 +135,10 @@ def _failure(error: Exception) -> _Failure:
 
 
 class Site:
-    """The console. `application` is what a server runs; `close` ends all sessions."""
+    """The console. A server runs `application`, whose clean-up ends all sessions."""
 
     def __init__(self, options: Options, templates: Templates | None = None) -> None:
-        """`templates`: others than its own, for tests."""
+        """`templates`: replacements for the console's own templates, for tests."""
         links = Links(options.base_path)
         self._assets = Assets(links)
         self._questions = Questions()
@@ -180,11 +180,11 @@ class Site:
         await self._sign_on.close()
         await self._nobody.__aexit__(None, None, None)
 
-    # What every request meets.
+    # What every request passes through.
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse what no page of the console asks for; and turn what goes wrong into a page that says so."""
+        """Refuse requests for another host and POSTs from other sites; turn errors into pages that show them."""
         if not self._guard.knows(request.headers):
             return self._refused(request, "host", HTTPStatus.MISDIRECTED_REQUEST)
         if request.method not in ("GET", "HEAD") and not self._guard.is_from_here(request.headers):
@@ -195,7 +195,7 @@ class Site:
             if isinstance(error, web.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
                 raise
             failure = _failure(error)
-        if failure.status == HTTPStatus.UNAUTHORIZED:  # the token holds no longer
+        if failure.status == HTTPStatus.UNAUTHORIZED:  # the token is no longer valid
             await self._sessions.end(request.cookies.get(self._cookie(request)))
             return self._to_sign_in(request)
         return self._failed(request, failure)
@@ -206,7 +206,7 @@ class Site:
         return web.Response(status=status, text=f"{status.phrase}\n")
 
     def _failed(self, request: web.Request, failure: _Failure) -> web.Response:
-        """A page that says what went wrong; on one that refreshes itself, in the place of what it shows."""
+        """A page that says what went wrong; if a page refreshes itself, the failure replaces its content."""
         visit: Visit | None = request.get(_VISIT)
         if visit is None:
             return web.Response(status=failure.status, text=f"{failure.why}\n")
@@ -229,10 +229,10 @@ class Site:
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("Cache-Control", "no-store")
 
-    # Who asks.
+    # Who makes the request.
 
     def _for_person(self, name: str, page: Page) -> Handler:
-        """A page for those who have signed in, or for all where the service is open."""
+        """A page for people who have signed in, or for everybody if the service is open."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             visit = self._stranger(name, request)
@@ -266,7 +266,7 @@ class Site:
         return await self._sessions.find(secret, is_use="HX-Request" not in request.headers)
 
     async def _is_open(self) -> bool:
-        """Whether the service asks for no tokens. Raises Away."""
+        """Whether the service needs no tokens. Raises Away."""
         try:
             seen = await self._questions.ask(self._nobody, "", 1.0, "whoami", {})
         except Refusal:
@@ -276,13 +276,13 @@ class Site:
     # Signing in and out.
 
     def _cookie(self, request: web.Request) -> str:
-        """The name of the cookie. Browsers take one that begins with `__Host-` from this host by TLS only; to a name of
-        loopback, a browser on this machine speaks HTTP."""
+        """The name of the cookie. Browsers accept a cookie whose name begins with `__Host-` over TLS only; a browser on
+        this machine uses plain HTTP for a loopback name."""
         is_plain = self._place.options.certificate is None and is_for_loopback(request.headers)
         return "jobqueue" if is_plain else "__Host-jobqueue"
 
     def _to_sign_in(self, request: web.Request) -> web.StreamResponse:
-        if "HX-Request" in request.headers:  # the page that refreshed itself is loaded as a whole, and comes here again
+        if "HX-Request" in request.headers:  # the browser reloads the whole page, which leads here again
             return web.Response(status=HTTPStatus.OK, headers={"HX-Refresh": "true"})
         back = request.path_qs if request.method == "GET" else ""
         raise web.HTTPSeeOther(self._place.links.to(SIGN_IN, back=back[:2000]))
@@ -293,13 +293,13 @@ class Site:
         return visit.page("sign_in", "Sign in", refresh=False, why="", back=back)
 
     def _stranger(self, name: str, request: web.Request) -> Visit:
-        """A visit of somebody who is not known yet."""
+        """A visit by a person who has not been identified yet."""
         visit = Visit(self._place, name, request, Person(self._nobody, "", {}, may_act=False, is_open=False))
         request[_VISIT] = visit
         return visit
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Let a token be judged by the service; a valid one begins a session, under an id of its own."""
+        """Have the service check a token; a valid token begins a session, which has its own secret."""
         visit, form, address = self._stranger(SIGN_IN, request), await request.post(), self._proxies.address_of(request)
         back, token = self._place.links.own(str(form.get("back", ""))), str(form.get("token", "")).strip()
         if not self._attempts.begin(address):
@@ -321,15 +321,16 @@ class Site:
         raise answer
 
     def _client_of(self, token: str) -> Client | None:
-        """A client that shows a token; None for what cannot be one."""
+        """A client that sends a token, or None for text that cannot be a token."""
         try:
             return Client(self._place.options.url, Access(Token(token), self._place.options.tls))
         except ValueError:
             return None
 
     async def _bearer(self, client: Client, address: str) -> dict[str, Any] | None:
-        """What the service says of a client's token; None: it does not hold, and the client is closed. Raises Refusal
-        and Unreachable where nobody could judge it, which is no wrong token."""
+        """What the service says about a client's token, or None if the token is not valid. Raises Refusal or
+        Unreachable if the token could not be checked, which does not count as a wrong token. The client is closed in
+        both cases, but not for a valid token."""
         await client.__aenter__()
         try:
             bearer = (await client.ask("whoami")).fields
@@ -373,8 +374,8 @@ _NICE = 10  # pages give way to the service, if it is on this machine: a page ma
 
 
 async def serve(options: Options, listens: Callable[[], None] = lambda: None, *, shares_port: bool = False) -> None:
-    """`listens` is called when it does; `shares_port`: another process holds the port for it. Raises OSError where the
-    address is taken or is not this machine's."""
+    """Run the console until a signal ends it. `listens`: called once the console listens; `shares_port`: True if
+    another process holds the port for it. Raises OSError if the address is in use or is not this machine's."""
     with contextlib.suppress(OSError):  # a sandbox may forbid it
         os.nice(_NICE)
     stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""TLS of the console's own: a certificate and its key, which are read again when one of their files has changed."""
+"""TLS for the console itself: a certificate and its key, which are reloaded when one of their files changes."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _LOOK_S = 60.0
 
 
 class Certificate:
-    """`cert`: a file with the certificate and its chain; `key`: one with its key, without a password (PEM). Raises
-    ValueError for files that do not load."""
+    """`cert`: a PEM file with the certificate and its chain; `key`: a PEM file with its key, without a password. Raises
+    ValueError for files that cannot be loaded."""
 
     def __init__(self, cert: str, key: str) -> None:
         self._cert = cert
         self._key = key
         self._seen = self._look()
         self.context = self._loaded()
-        """That of all handshakes."""
+        """The context of all handshakes."""
 
     async def run(self) -> None:
-        """Look every minute whether a file has changed."""
+        """Check every minute whether a file has changed."""
         while True:
             await asyncio.sleep(_LOOK_S)
             self.tick()
 
     def tick(self) -> None:
-        """Read the files again if one has changed. If they do not load, those of before hold."""
+        """Reload the files if one has changed. If they cannot be loaded, the previous certificate stays in use."""
         seen = self._look()
         if seen == self._seen:
             return
         self._seen = seen
         try:
-            self._loaded()  # a pair of which only one file is new would leave the other context without a key
+            self._loaded()  # tried first: a mismatched pair would leave the context in use without a key
             self.context.load_cert_chain(self._cert, self._key, password=_refuse)
         except (OSError, ValueError) as error:
             log.error("tls.refused", error=str(error))
@@ -58,7 +58,7 @@ class Certificate:
         return context
 
     def _look(self) -> list[tuple[int, int]]:
-        """What changes when a file does. A file that cannot be seen has no time."""
+        """The time and inode of each file, to detect a change; zeros for a file that cannot be examined."""
         return [_time(file) for file in (self._cert, self._key)]
 
 

@@ -1,7 +1,7 @@
-"""A visit: one request of somebody who may look, and what its page needs to answer it.
+"""A visit: one request by a person who may look, and what its page needs to answer the request.
 
-A `Note` is what an action reports to the page after it, which shows it once. A look at the past returns figures, or why
-there are none where that is no fault of the visitor.
+A `Note` is an action's message to the next page, which shows it once. `look_back` and `look_aside` return past figures,
+or say why none exist if that is not the visitor's fault.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Notes:
         self._notes: dict[str, tuple[float, Note]] = {}
 
     def leave(self, note: Note) -> str:
-        """Keep a note for two minutes; its name."""
+        """Keep a note for two minutes; returns its name."""
         while len(self._notes) >= _MOST:
             del self._notes[next(iter(self._notes))]
         name = secrets.token_urlsafe(16)
@@ -49,18 +49,18 @@ class Notes:
         return name
 
     def take(self, name: str) -> Note | None:
-        """The note, which is gone then."""
+        """Return and remove a note, or return None if it is unknown or expired."""
         left, note = self._notes.pop(name, (0.0, None))
         return note if self._clock() - left < _KEPT_S else None
 
 
 ASKED_WITHIN_S = 1.6
-"""How long a page waits for its answers, all of them together: pages answer within 2 s."""
+"""How long a page waits for all its answers together: pages respond within 2 s."""
 REFRESH_S = 2
 
 
 class BadQuery(Exception):
-    """A parameter of an address, or a field of a form, is not as it may be; the message is a sentence."""
+    """A URL parameter or a form field is invalid; the message is a sentence."""
 
     def __init__(self, name: str, allowed: str) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class BadQuery(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """What all visits share."""
+    """The objects that all visits share."""
 
     options: Options
     links: Links
@@ -80,8 +80,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Person:
-    """Who looks. `bearer`: what `whoami` said; `may_act`: whether actions are offered, as far as the console has a say;
-    `is_open`: the service asks for no tokens; `user`: the name under which a proxy has signed them in."""
+    """The person who looks. `bearer`: the answer to `whoami`; `may_act`: whether the console itself allows actions;
+    `is_open`: True if the service needs no tokens; `user`: the name with which a proxy has signed the person in."""
 
     client: Client
     key: str
@@ -91,23 +91,23 @@ class Person:
     user: str = ""
 
     def may(self, command: str) -> bool:
-        """Whether the service would take a command from them, as far as it said."""
+        """Whether the service accepts a command from this person, as far as `whoami` says."""
         commands = self.bearer.get("commands")
         return commands is None or command in commands
 
     def acts(self, *commands: str) -> bool:
-        """Whether to offer something that gives one of these commands."""
+        """Whether to offer an action that sends one of these commands."""
         return self.may_act and any(map(self.may, commands))
 
     def lacks(self, *commands: str) -> list[str]:
-        """Those of some commands that are not offered because the token lacks the right."""
+        """Which of these commands are not offered because the token lacks the right."""
         return [command for command in commands if self.may_act and not self.may(command)]
 
 
 @dataclass
 class Visit:
-    """One request. Pages ask by `ask`, and end with `page`. `name`: of the page, as in its path; `form`: what a POST
-    has sent."""
+    """One request. Pages ask questions with `ask`, and end with `page`. `name`: the page's name, as in its path;
+    `form`: the fields that a POST has sent, or None."""
 
     place: Place
     name: str
@@ -119,7 +119,7 @@ class Visit:
     _troubles: list[Seen] = field(default_factory=list)
 
     async def see(self, command: str, **fields: Any) -> Seen:
-        """An answer, at most a second old where the service answers. Raises Refusal, Away."""
+        """An answer, at most a second old if the service answers. Raises Refusal, Away."""
         left = self._deadline - time.monotonic()
         seen = await self.place.questions.ask(self.person.client, self.person.key, left, command, fields)
         if seen.trouble:
@@ -131,22 +131,22 @@ class Visit:
         return (await self.see(command, **fields)).fields
 
     async def pages(self, command: str, most: int, **fields: Any) -> tuple[list[dict[str, Any]], str | None]:
-        """Several pages of an answer with a cursor, from the one in `fields` on, as long as there is time; and the
-        cursor behind them."""
+        """Up to `most` pages of an answer, starting at the cursor in `fields`, as far as time allows; and the cursor
+        after them."""
         found, cursor = [await self.ask(command, **fields)], None
         while (cursor := found[-1]["cursor"]) and len(found) < most and time.monotonic() < self._deadline - 0.3:
             found.append(await self.ask(command, **fields | {"cursor": cursor}))
         return found, cursor
 
     def text(self, name: str, longest: int = 255) -> str:
-        """A parameter as text without blanks around it; empty: it is not given. Raises BadQuery."""
+        """A parameter as text without surrounding blanks, or empty if it is missing. Raises BadQuery."""
         value = self.request.query.get(name, "").strip()
         if len(value) > longest:
             raise BadQuery(name, f"at most {longest} characters")
         return value
 
     def choice(self, name: str, allowed: Sequence[str]) -> str:
-        """A parameter that is one of some words; the first if it is not given. Raises BadQuery."""
+        """A parameter that is one of `allowed`, or the first of them if it is missing. Raises BadQuery."""
         value = self.request.query.get(name) or allowed[0]
         if value not in allowed:
             raise BadQuery(name, f"one of {', '.join(allowed)}")
@@ -161,7 +161,7 @@ class Visit:
         return number
 
     def moment(self, name: str) -> float | None:
-        """A parameter that is a time, in unix seconds; None: it is not given. Raises BadQuery."""
+        """A parameter that is a time, in unix seconds, or None if it is missing. Raises BadQuery."""
         typed = self.text(name, 60)
         try:
             return formatting.moment(typed) if typed else None
@@ -184,8 +184,8 @@ class Visit:
         every_s: int = REFRESH_S,
         **content: Any,
     ) -> web.Response:
-        """The answer: the whole page, or only what has changed, for a page that refreshes itself, every two seconds
-        unless it says otherwise."""
+        """The response: the whole page, or only the parts that change if the request is a refresh. The page refreshes
+        itself every `every_s` seconds, unless `refresh` is False."""
         is_refresh = "HX-Request" in self.request.headers
         everything = {
             "title": title,
@@ -203,7 +203,7 @@ class Visit:
         return web.Response(status=status, body=text.encode(), content_type="text/html", charset="utf-8")
 
     def _trouble(self) -> dict[str, Any] | None:
-        """Why the page is not new, and how old its oldest part is."""
+        """Why the page is not up to date, and the age of its oldest part; None if it is up to date."""
         if not self._troubles:
             return None
         oldest = max(self._troubles, key=lambda seen: seen.age_s)
@@ -211,7 +211,7 @@ class Visit:
 
 
 async def together(*asked: Any) -> list[Any]:
-    """Answers to questions that are put at the same time; the first error, once all have ended."""
+    """The answers to questions that are asked concurrently. Raises the first error once all have ended."""
     results = await asyncio.gather(*asked, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -224,21 +224,21 @@ class _Value(msgspec.Struct):
 
 
 def body_of(raw: bytes) -> str | None:
-    """The body in an answer, as it travelled; None: the answer has none."""
+    """The body in an answer, exactly as received, or None if the answer has no body."""
     text = bytes(msgspec.json.decode(raw, type=_Value).value).decode()
     return text or None
 
 
 class Past(NamedTuple):
-    """What `figures` answered; or, in sentences, why there is nothing to show, and what would fill it."""
+    """The answer to `figures`; or sentences that say why there is nothing to show, and how to change that."""
 
     found: dict[str, Any] | None
     why_not: str
 
 
 async def look_back(visit: Visit, topic: str = "", **period: float) -> Past:
-    """The figures of a topic, or of all, by the minute: of the last hour, or from `since` until `until` (unix seconds).
-    Raises Away, and Refusal for what is wrong with the question."""
+    """The figures of a topic, or of all topics, by minute: of the last hour, or from `since` until `until` (unix
+    seconds). Raises Away, and Refusal if the question is wrong or not allowed."""
     of_topic = {"topic": topic} if topic else {}
     try:
         return Past(await visit.ask("figures", **of_topic, **period), "")
@@ -247,7 +247,7 @@ async def look_back(visit: Visit, topic: str = "", **period: float) -> Past:
 
 
 async def look_aside(visit: Visit, topic: str = "", **period: float) -> Past:
-    """As `look_back`, for a page about something else, which is shown without figures where they take too long."""
+    """Like `look_back`, for a page about something else, which is shown without figures if they take too long."""
     try:
         return await look_back(visit, topic, **period)
     except Away as error:
@@ -255,7 +255,7 @@ async def look_aside(visit: Visit, topic: str = "", **period: float) -> Past:
 
 
 def _why_not(refusal: Refusal) -> str:
-    """Raises the refusal where the question is wrong, or the token may not ask it."""
+    """Why there are no figures. Raises the refusal if the question is wrong, or the token may not ask it."""
     fields = refusal.answer.fields
     code, field = fields.get("code"), fields.get("field")
     if code == "FORBIDDEN" and "right" not in fields and "topic" not in fields:

@@ -1,8 +1,8 @@
-"""The engine without tasks: adds, finishes and pops of plain form, also those of dialects, whose outcomes come by
+"""The engine without tasks: plain adds, finishes and pops, including those of dialects, whose outcomes are reported by
 callback.
 
-A command that cannot be done that way, or fails in a way that allows to repeat it, is left to the caller, who takes the
-methods of `Engine`. What the jobs of like adds share is made once for all of them.
+A command that cannot be done this way, or fails in a way that allows a retry, is left to the caller, which uses the
+methods of `Engine` instead. What the jobs of similar adds have in common is made once for all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jobqueue.engine.numbered import Numbered, id_of, number_of
 from jobqueue.schema import inner, params
 from jobqueue.schema.params import at_ms, ms, ms_or_none
 
-_MOST = 2048  # remembered, of 1 KB at most each
+_MOST = 2048  # shapes that are remembered, of at most 1 KB each
 _MOST_MADE = 256
 
 _likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
@@ -46,14 +46,14 @@ class Shapes:
     headers, tags or a back-off of its own."""
 
     def __init__(self, policies: Policies, shape: Callable[[NewJob], Shape]) -> None:
-        """`shape`: makes that of a job."""
+        """`shape`: makes the shape of a job."""
         self._policies = policies
         self._shape = shape
         self._known: dict[Any, Shape] = {}
 
     def prepared(self, command: params.Add) -> Prepared | None:
-        """The job that an add asks for, if a like one was learned; topic and `ttr` of this one are valid then, too. A
-        command without an id gets one."""
+        """The job that an add asks for, or None if no similar add was learned. If one was, the topic and `ttr` of this
+        add are known to be valid, too. A command without an id gets one."""
         if command.headers is not None or command.tags is not None or command.backoff is not None:
             return None
         shape = self._known.get(_likeness(command))
@@ -81,7 +81,7 @@ class Shapes:
 
 
 Done = Callable[[Any], None]
-"""Takes the outcome: see buckets/pool/lanes.py."""
+"""Receives the outcome: see buckets/pool/lanes.py."""
 New = tuple[Shape, int, bytes]
 """A new job that gets a number: its shape, its delay in ms, its body."""
 AddDone = Callable[[list[int | JobQueueError] | None], None]
@@ -89,7 +89,7 @@ PopDone = Callable[[tuple[list[Job], list[int]] | JobQueueError], None]
 
 
 class ByCallback:
-    """What the engine does by callback. `is_local`: whether changes are local where their commands do not say so."""
+    """The operations of the engine that report by callback. `is_local`: True if changes are local by default."""
 
     def __init__(
         self,
@@ -109,13 +109,13 @@ class ByCallback:
         self.give_back = pool.unpop_later
         self.report_delivered = pool.report_delivered
         self._numbered = numbered
-        self._may_number = is_local and self.has_one_shard  # of several shards, `Pool` notes what is ready
+        self._may_number = is_local and self.has_one_shard  # with several shards, `Pool` must note what is ready
         self._shape_of = pool.shape
         self._made: dict[Hashable, Shape | None] = {}
         self.obey(policies)
 
     def obey(self, policies: Policies) -> None:
-        """Take other policies from now on."""
+        """Use these policies from now on."""
         self._policies = policies
         self.shapes = Shapes(policies, self._shape_of)
         self._made.clear()
@@ -131,9 +131,9 @@ class ByCallback:
         return self.lanes.finish(ends, took)
 
     def pop(self, command: params.Pop, room: int, client: Client, done: Done, owner: str = "") -> Pop | None:
-        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. `done` gets the
-        outcome later, a Popped most of all, unless the pop is cancelled. None: it is not taken. `owner`: whose pop it
-        is, should it wait."""
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one if the command says so. `done` gets the
+        outcome later, usually a Popped, unless the pop is cancelled. Returns None if the pop must take the complete
+        way. `owner`: the owner of the pop if it waits."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room)
         pop = Pop(self, self.pollers.begin(worker, client, topics, owner), done)
@@ -146,8 +146,8 @@ class ByCallback:
         return None
 
     def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
-        """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None for a
-        virtual topic, which takes the complete way."""
+        """The shape of all adds that `make` makes with these arguments; they differ only in id, delay and body. None
+        for a virtual topic, whose adds must take the complete way."""
         key = make, arguments
         try:
             return self._made[key]
@@ -164,8 +164,9 @@ class ByCallback:
         return self._shape_of(new_job(self._policies, command, "", command.topic))
 
     def add_numbered(self, jobs: Sequence[New], done: AddDone) -> bool:
-        """Add jobs under the next numbers; their shapes reject an id that exists. `done` gets the number or the error
-        of each, later; None: nothing was done. Returns False, and does nothing, for what takes the complete way."""
+        """Add jobs under the next numbers; their shapes reject an id that exists. `done` later gets the number or the
+        error of each, or None if nothing was done. Returns False, and does nothing, if the jobs must take the complete
+        way."""
         counter = self._numbered.counter
         numbers = counter.ready(len(jobs)) if self._may_number else None
         if numbers is None:
@@ -203,22 +204,22 @@ class ByCallback:
 
 
 class Pop:
-    """A pop in flight. There may be many that wait, so it is small."""
+    """A pop in flight. Many may be waiting, so this object is small."""
 
     __slots__ = ("_done", "_engine", "_waiter", "poller")
 
     def __init__(self, engine: ByCallback, poller: Poller, done: Done) -> None:
         self._engine = engine
-        self._done: Done | None = done  # None: it is over
+        self._done: Done | None = done  # None once it is over
         self._waiter: Waiter | None = None
         self.poller = poller
 
     def look(self, ask: Ask, count: int) -> bool:
-        """Look once. Returns whether it is taken."""
+        """Look once for jobs. Returns False, and does nothing, if the pop must take the complete way."""
         return self._engine.lanes.pop(ask, count, self._take)
 
     def wait(self, ask: Ask, count: int, wait_s: float, owner: str = "") -> None:
-        """Wait up to `wait_s` seconds; it is always taken."""
+        """Wait up to `wait_s` seconds for jobs; unlike `look`, this is always possible."""
         self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take, owner)
 
     def _take(self, outcome: Any) -> None:
@@ -237,8 +238,8 @@ class Pop:
         done(outcome)
 
     def cancel(self, *, is_gone: bool = True) -> None:
-        """Its answer is not wanted any more; jobs that are on their way go back. `is_gone`: the client hung up. Does
-        nothing when it is over."""
+        """Cancel the pop, whose answer is no longer wanted; jobs that are on their way are returned. `is_gone`: True if
+        the client hung up. Does nothing if the pop is over."""
         if self._done is None:
             return
         self._done = None
@@ -248,7 +249,7 @@ class Pop:
 
 
 class NumberedPop:
-    """A pop in flight. There may be many that wait, so it is small."""
+    """A pop in flight. Many may be waiting, so this object is small."""
 
     __slots__ = ("_done", "_give_back", "_numbered", "_numbering", "_which", "pop")
 
@@ -261,10 +262,10 @@ class NumberedPop:
         self._done = done
         self._numbering: asyncio.Task[list[int]] | None = None
         self.pop: Pop | None = None
-        """Until it is answered."""
+        """The pop, or None once it is answered."""
 
     def cancel(self) -> None:
-        """Its client is gone: what is reserved for it, or will be, goes back."""
+        """Cancel the pop because its client is gone; jobs that are or will be reserved for it are returned."""
         if self.pop:
             self.pop.cancel()
         elif self._numbering:
@@ -272,7 +273,7 @@ class NumberedPop:
             self._numbering = None
 
     def take(self, outcome: Popped | JobQueueError) -> None:
-        """The outcome of the pop."""
+        """Handle the outcome of the pop."""
         self.pop = None
         if isinstance(outcome, JobQueueError):
             self._done(outcome)

@@ -1,4 +1,5 @@
-"""The engine as the service uses it: one method a use case, with defaults filled in and seconds as milliseconds."""
+"""The engine as the service uses it: one method per use case, with defaults filled in and seconds converted to
+milliseconds."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class TopicsPlace(NamedTuple):
 
 
 class PeekPlace(NamedTuple):
-    """Where a look at jobs from a time on continues: that time (ms since the epoch), and the position."""
+    """Where a peek at the jobs from a time on continues: the time (ms since the epoch), and the position."""
 
     since_ms: int
     position: Position
@@ -94,7 +95,7 @@ class ActionsPlace(NamedTuple):
 
 class TopicView(NamedTuple):
     """A topic in a listing, how many workers poll it, the most pending jobs and dead letters it may have, and the most
-    deliveries a second and reserved jobs (0: no limit)."""
+    deliveries per second and reserved jobs (0 for no limit)."""
 
     topic: Topic
     workers: int
@@ -105,27 +106,28 @@ class TopicView(NamedTuple):
 
 
 class Explains(Protocol):
-    """Explains jobs; of a service only, as it reads its journal, if there is one."""
+    """Explains jobs. Exists only in a service, because it reads the service's journal, if there is one."""
 
     async def explain(self, job_id: str, life: float | str | None, within: str) -> dict[str, Any]:
         """The answer about a job. Raises NotFound, Unavailable."""
 
 
 class Examines(Protocol):
-    """Examines the service; of a service only, as it knows its settings and its loops."""
+    """Examines the service. Exists only in a service, because it knows the service's settings and loops."""
 
     async def examine(self, within: str) -> dict[str, Any]:
-        """What the answer to `health` has. Never fails because of what it finds."""
+        """The fields of the answer to `health`. Never fails because of what it finds."""
 
 
 class Restores(Protocol):
-    """Brings jobs back; of a service with a journal only."""
+    """Restores jobs. Exists only in a service with a journal."""
 
     async def one(self, job_id: str, within: str) -> int:
-        """Bring one back, as a new life if it has ended; how many came back. Raises NotFound, Unavailable."""
+        """Restore one job, as a new life if it has ended. Returns how many jobs were restored. Raises NotFound,
+        Unavailable."""
 
     async def all(self, within: str, *, skips_overdue: bool) -> int:
-        """Bring back all that Redis does not know; how many came back. Raises Unavailable."""
+        """Restore all jobs that Redis does not know. Returns how many were restored. Raises Unavailable."""
 
 
 class Engine:
@@ -142,8 +144,8 @@ class Engine:
         durable: Durable,
         durability: Durability = LOCAL,
     ) -> None:
-        """`durable`: makes the changes that are to be more than local. `durability`: the default of commands that do
-        not give one."""
+        """`durable`: makes changes that must be more durable than `local`. `durability`: the default for commands
+        without one."""
         self._pool = pool
         self._durable = durable
         self._durability: Durability = durability
@@ -157,7 +159,7 @@ class Engine:
         self.scheduling = Scheduling(pool, self._pool_for, lambda: self.policies)
         """Schedules."""
         self.forecasting = Forecasting(topics, self.scheduling, lambda: self.policies)
-        """What falls due when."""
+        """Forecasts of what falls due when."""
         self.operating = Operating(Operations(pool))
         """Operations."""
         self.actions = Actions(pool)
@@ -167,20 +169,20 @@ class Engine:
         self._policies = policies
         pool.limits = policies.limits
         self.held_time: HeldTime | None = None
-        """Of a test service only."""
+        """Set only on a test service."""
         self.issuing: Issuing | None = None
-        """Of a service with tokens only."""
+        """Set only on a service with tokens."""
         self.past: Past | None = None
-        """Of a service that keeps figures."""
+        """Set only on a service that keeps figures."""
         self.explains: Explains | None = None
         self.restores: Restores | None = None
         self.examines: Examines | None = None
         self.settings: Callable[[], Loaded] | None = None
-        """Those in force, and where they came from; of a service only."""
+        """Returns the settings in force, and where they came from. Set only on a service."""
 
     @property
     def policies(self) -> Policies:
-        """Replaced when the settings are reloaded."""
+        """The current policies, which are replaced when the settings are reloaded."""
         return self._policies
 
     @policies.setter
@@ -189,7 +191,7 @@ class Engine:
         self.by_callback.obey(policies)
         if self._pool.limits != policies.limits:
             self._pool.limits = policies.limits
-            self._waiting.look_again()  # what waits may have more room now
+            self._waiting.look_again()  # waiting pops may have more room now
 
     @property
     def shards(self) -> int:
@@ -202,8 +204,8 @@ class Engine:
         return self._pool.buckets
 
     def _pool_for(self, commands: Sequence[Change]) -> Pool | DurablePool:
-        """The pool, or where one of the commands is to be more than local, the pool's methods made durable: these set
-        the durability of each command to the one that it reached."""
+        """The pool, or, if one of the commands must be more durable than `local`, the pool's methods made durable:
+        these set the durability of each command to the one that it reached."""
         if {command.durability for command in commands} <= self._local:
             return self._pool
 
@@ -217,8 +219,8 @@ class Engine:
     async def add(
         self, commands: Sequence[params.Add], *, within: str = ""
     ) -> Sequence[Added | list[Copy] | JobQueueError]:
-        """Keep jobs; returns what was added for each, or the error. Commands without an id get one. An add to a virtual
-        topic becomes a job in each of its topics, all or none."""
+        """Add jobs; returns what was added for each command, or the error. Commands without an id get one. An add to a
+        virtual topic becomes a job in each of its topics, all or none."""
         for command in commands:
             if command.id is None:
                 command.id = new_id()
@@ -236,7 +238,7 @@ class Engine:
     async def add_numbered(
         self, commands: Sequence[inner.Add], *, within: str = ""
     ) -> list[Added | list[Copy] | JobQueueError]:
-        """As `add`; a job that is to be numbered gets the next number that no job has."""
+        """Like `add`; a job that must be numbered gets the next number that no job has."""
         results: list[Added | list[Copy] | JobQueueError] = [AlreadyExists()] * len(commands)
         left = list(range(len(commands)))
         try:
@@ -257,8 +259,8 @@ class Engine:
         return self.policies.bounds(topic)
 
     async def pop(self, command: params.Pop, room: int, *, owner: str = "", by_priority: bool = False) -> Popped:
-        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. `owner`: whose
-        pop it is, should it wait."""
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one if the command says so. `owner`: the owner
+        of the pop if it waits."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics, owner, command.blocked or "")
@@ -294,7 +296,7 @@ class Engine:
         return job
 
     async def pop_numbered(self, command: inner.Pop, room: int, *, owner: str = "") -> tuple[list[Job], list[int]]:
-        """As `pop`, with a number for each job where the command asks for them."""
+        """Like `pop`, with a number for each job if the command asks for numbers."""
         popped = await self.pop(command, room, owner=owner, by_priority=command.by_priority)
         try:
             return popped.jobs, await self.numbered.numbers(popped.jobs, command.numbered)
@@ -303,18 +305,19 @@ class Engine:
             raise
 
     async def leave(self, worker: str, owner: str | None = None) -> None:
-        """End the waiting pops of a worker now, in all processes; those of one owner, or of any (None)."""
+        """End the waiting pops of a worker now, in all processes. `owner`: only those of this owner, or None for any
+        owner."""
         await self._waiting.leave(worker, owner)
 
     def give_back(self, jobs: Sequence[Job]) -> None:
-        """Return jobs that reached nobody, so that the next pop gets them. Does not wait for it."""
+        """Return jobs that reached nobody, so that the next pop gets them. Does not wait until they are returned."""
         self._pool.unpop_later(jobs)
 
     async def finish(
         self, commands: Sequence[params.Finish], sent: Sent | None = None, *, within: str = "", settles: bool = False
     ) -> list[str | JobQueueError]:
         """End jobs; returns the new state of each, or the error. `sent`, `settles`: as in `Pool.finish`; `sent` is not
-        called for changes that are to be more than local."""
+        called for changes that must be more durable than `local`."""
         ends = [(command.id, command.lease) for command in commands]
         states = await self._pool_for(commands).finish(ends, sent, within, settles=settles)
         self._pollers.finished(ends, states)
@@ -323,7 +326,7 @@ class Engine:
     async def delete(
         self, commands: Sequence[params.Delete], *, within: str = "", spares: Sequence[State] = ()
     ) -> list[str | JobQueueError]:
-        """Cancel jobs, except those in a state to spare; returns the state that each was in, or the error."""
+        """Cancel jobs, except those in a state in `spares`; returns the state that each was in, or the error."""
         return await self._pool_for(commands).delete([command.id for command in commands], within, spares)
 
     async def touch(self, command: params.Touch, within: str = "") -> int:
@@ -331,7 +334,7 @@ class Engine:
         return await self._pool.touch(command.id, command.lease, ms_or_none(command.ttr), within)
 
     async def release(self, command: params.Release, within: str = "") -> Moved:
-        """Give a job back; one without a back-off of its own, by the default one. Raises NotFound, NotReserved,
+        """Release a job; a job without a back-off of its own gets the default one. Raises NotFound, NotReserved,
         StaleLease."""
         return await self._pool.release(
             command.id,
@@ -390,7 +393,7 @@ class Engine:
         return job, await self._topics.paused_until(job.topic, near=job_id)
 
     async def explain(self, command: params.Explain, within: str = "") -> dict[str, Any]:
-        """All that is known of a job, as its answer. Raises NotFound."""
+        """All that is known about a job, as the answer to `explain`. Raises NotFound."""
         assert self.explains, "only a service explains"
         return await self.explains.explain(command.id, command.life, within)
 
@@ -400,7 +403,7 @@ class Engine:
         return await self.examines.examine(within)
 
     async def restore(self, command: inner.Restore, within: str = "") -> int:
-        """Bring jobs back from the journal; how many came back."""
+        """Restore jobs from the journal. Returns how many were restored."""
         if self.restores is None:
             raise BadField("there is no journal to restore from, and what it would restore is not lost")
         if command.id is not None:
@@ -410,8 +413,8 @@ class Engine:
     async def stats(
         self, topic: str | None, within: str = "", waits: int = 0, prefix: str = ""
     ) -> tuple[Figures, TopicStatus | None]:
-        """The figures of a topic and its status, or the figures of all topics that begin with the prefix, or of those
-        within; `waits` as in inner.Stats."""
+        """The figures of a topic and its status; without a topic, the figures of all topics that begin with the prefix
+        and are within reach, and None. `waits`: as in inner.Stats."""
         if topic is None:
             return await self._topics.stats(prefix=prefix, within=within), None
         asked = self._topics.stats(topic, waits=waits), self._topics.know(topic), self._topics.pauses([topic])
@@ -419,15 +422,15 @@ class Engine:
         return figures, TopicStatus(known, pauses)
 
     async def stats_of_each(self, prefix: str, within: str = "", waits: int = 0) -> dict[str, Figures]:
-        """The figures of each topic that begins with the prefix and is within; `waits` as in inner.Stats."""
+        """The figures of each topic that begins with the prefix and is within reach. `waits`: as in inner.Stats."""
         return await self._topics.each(prefix, within, waits)
 
     async def names(self, prefix: str, within: str = "") -> list[str]:
-        """The names of all topics that begin with the prefix, and are within, in no particular order."""
+        """The names of all topics that begin with the prefix and are within reach, in no particular order."""
         return [name for name in await self._topics.beginning(prefix) if reaches(within, name)]
 
     async def read_past(self, command: params.Past, within: str = "") -> Found:
-        """The figures of a topic or of all over time. Raises BadField, Forbidden."""
+        """The figures over time of one topic or of all. Raises BadField, Forbidden."""
         if self.past is None:
             raise BadField("no figures are kept: the setting history_hours is 0")
         return await self.past.read(command, within)
@@ -436,7 +439,7 @@ class Engine:
         return self._checked(checks.read(cursor, Position), state, purging=purging)
 
     def _checked(self, place: Position | None, state: State | None, *, purging: bool = False) -> Position | None:
-        """A position that a cursor stands for. Raises BadField if this command cannot go on there."""
+        """The position of a cursor, checked. Raises BadField if this command cannot continue there."""
         if place is None:
             return None
         fits = state in (None, place.state) and (place.begun > 0) == purging
@@ -486,7 +489,7 @@ class Engine:
         return jobs
 
     async def find(self, command: params.Find, room: int) -> tuple[Page, str | None, bool]:
-        """As `peek`, of the jobs of a topic whose ids begin with a prefix; what the page looked at includes the pages
+        """Like `peek`, for the jobs of a topic whose ids begin with a prefix; `looked` of the page includes the pages
         before."""
         assert command.topic is not None, "without a topic, it is an operation"
         state = _state(command.state)
@@ -500,8 +503,8 @@ class Engine:
         return page, checks.write(behind), bool(page.jobs) or await self._topics.know(command.topic)
 
     async def workers(self, topic: str | None, reaches: Callable[[str], bool] | None = None) -> Pollings:
-        """Who polls, as all live instances know it; of a topic, or of all. With `reaches`, only what polls a topic of
-        which it says yes, and no others."""
+        """The workers that poll, as known to all live instances, for one topic or for all. With `reaches`, only those
+        that poll a topic for which it returns True, with only these topics."""
         pollings = await self._pollers.read()
         if reaches is not None:
             pollings = pollings.within(reaches)
@@ -510,7 +513,8 @@ class Engine:
         return pollings
 
     async def instances(self, reaches: Callable[[str], bool] | None = None) -> list[Instance]:
-        """The live instances. With `reaches`, only waiting pops count that ask for a topic of which it says yes."""
+        """The live instances. With `reaches`, only waiting pops that ask for a topic for which it returns True are
+        counted."""
         await self._pollers.tick()
         return await read_instances(self._pool, reaches)
 
@@ -530,8 +534,8 @@ class Engine:
         return policies.of(topic).max_pending, policies.bounds(topic).most, limit.rate, limit.concurrency
 
     async def pause(self, command: params.Pause) -> tuple[int, bool]:
-        """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed, and whether
-        the topic existed before."""
+        """Pause a topic, so that its pops find nothing. Returns when the pause ends, in ms, or 0 if it lasts until the
+        topic is resumed, and whether the topic existed before."""
         known = await self._topics.know(command.topic)
         return await self._topics.pause(command.topic, ms_or_none(command.seconds)), known
 
@@ -590,7 +594,7 @@ class Engine:
         return self.held_time.now_ms
 
     async def reset(self) -> int:
-        """Empty a test service and set its clock to the host's time; returns that in ms."""
+        """Empty a test service and set its clock to the host's time; returns that time in ms."""
         assert self.held_time, "only a test service has this command"
         await self._settle_past()
         await self.held_time.reset()

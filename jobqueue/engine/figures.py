@@ -1,6 +1,6 @@
 """Figures over time: the past of the service, in bins, and its forecast.
 
-The forecast counts the delayed jobs that fall due, and what schedules are going to add.
+The forecast counts the delayed jobs that fall due, and the jobs that schedules will add.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _BINS_AT_ONCE = 20  # bins, between two rests
 
 
 class Lateness(NamedTuple):
-    """How late jobs were: how many in each bucket of LATENESS_S and beyond, the median, and what 99 of 100 did not
-    exceed, in s."""
+    """How late jobs were: how many in each bucket of LATENESS_S and beyond, the median, and the 99th percentile, in
+    s."""
 
     counts: Sequence[int]
     p50: float
@@ -62,8 +62,8 @@ class Found(NamedTuple):
 
 
 class Past:
-    """Reads the figures of one namespace. `has_own`: whether this process counts a topic under its name. `settle`: adds
-    what it has counted, where that is to be in each answer."""
+    """Reads the figures of one namespace. `has_own`: returns whether this process counts a topic under its own name.
+    `settle`: adds what this process has counted, if each answer must include it."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Past:
         self._settle = settle
 
     async def settle(self) -> None:
-        """Add what was counted until now; of a test service only."""
+        """Add what was counted until now; only on a test service."""
         if self._settle:
             await self._settle()
 
     async def read(self, command: params.Past, within: str = "") -> Found:
-        """The figures that a command asks for. Raises BadField, and Forbidden for all topics where `within` names
-        some."""
+        """The figures that a command asks for. Raises BadField, and Forbidden if the command asks for all topics but
+        `within` limits them."""
         if command.topic is None and within:
             raise Forbidden(
                 "figures without a topic are those of all topics, and the token reaches only some; name one"
@@ -109,7 +109,8 @@ class Past:
         return Found(first * MINUTE_MS, (last + 1) * MINUTE_MS, step_s, bins, _happened(first, total), parked)
 
     async def _check_topic(self, topic: str) -> None:
-        """Raises BadField where nothing found would not mean that nothing happened."""
+        """Raises BadField if the topic has no figures of its own: empty figures would not mean that nothing
+        happened."""
         if not self._has_own(topic) or await self._figures.leaves_out(topic):
             most = self._figures.most_topics
             raise BadField(
@@ -128,7 +129,7 @@ def _span(command: params.Past, now_ms: int, hours: int) -> tuple[int, int]:
     if command.since is None:
         return last - min(_SPAN_MINUTES, hours * 60) + 1, last
     since_ms = params.at_ms(command.since)
-    if since_ms < now_ms - hours * 60 * MINUTE_MS - MINUTE_MS:  # the clock of who asks may be behind
+    if since_ms < now_ms - hours * 60 * MINUTE_MS - MINUTE_MS:  # the client's clock may be behind
         whose = "all topics together" if command.topic is None else "a topic"
         raise BadField(f"since is too long ago: figures of {whose} are kept for {hours} h", field="since")
     if since_ms >= until_ms:
@@ -169,8 +170,8 @@ def _lateness(prefix: str, numbers: Mapping[str, int]) -> Lateness | None:
 
 
 def quantile(counts: Sequence[int], share: float) -> float:
-    """The lateness in s that this share of some jobs did not exceed, as `histogram_quantile` of Prometheus estimates
-    it: values are taken as evenly spread within their bucket, and those beyond the last bound as equal to it."""
+    """The lateness in s that this share of jobs did not exceed, estimated like `histogram_quantile` of Prometheus:
+    values are assumed to be evenly spread within their bucket, and those beyond the last bound to be equal to it."""
     wanted = share * sum(counts)
     for place, upto in enumerate(accumulate(counts)):
         if upto >= wanted and counts[place]:
@@ -183,19 +184,19 @@ def quantile(counts: Sequence[int], share: float) -> float:
 
 
 _HOUR_MS, _MINUTE_MS = 3_600_000, 60_000
-_DAY_MS = 24 * _HOUR_MS  # occurrences within it are told to the minute, later ones to the hour, like delayed jobs
+_DAY_MS = 24 * _HOUR_MS  # occurrences within a day are counted by the minute, later ones by the hour, like delayed jobs
 _HOURS = 24  # unless the command says otherwise
-_KEPT_MS = 5000  # that an answer is given again, by Redis's clock; or
-_SHARE = 20  # times as long as it took to make, so that those who look all the time cost a twentieth of a process
+_KEPT_MS = 5000  # how long an answer is reused, by Redis's clock; or
+_SHARE = 20  # times as long as it took to make, so that constant requests cost a twentieth of a process
 _MOST_KEPT = 100
-_MOST_TIMES = 20_000  # of occurrences; a time takes up to 0.1 ms
+_MOST_TIMES = 20_000  # of occurrences; computing one takes up to 0.1 ms
 _COUNTED_AT_ONCE = 200  # of them, between two rests
 
 
 @dataclass(slots=True)
 class Outlook:
-    """The forecast of jobs, and the occurrences by bin, which are counted until a time (ms since the epoch; None: to
-    the end)."""
+    """The forecast of jobs, and the number of occurrences by bin. `counted_until`: the time up to which they are
+    counted (ms since the epoch), or None if all are counted."""
 
     jobs: Forecast
     occurrences: Counter[Bin] = field(default_factory=Counter)
@@ -203,8 +204,8 @@ class Outlook:
 
 
 class _Upcoming(NamedTuple):
-    """The next occurrence of a schedule: its time, a number that no other has, the jobs that it becomes, and the times
-    behind it."""
+    """The next occurrence of a schedule: its time, a unique number, how many jobs it becomes, and the times after
+    it."""
 
     at: int
     number: int
@@ -213,16 +214,16 @@ class _Upcoming(NamedTuple):
 
 
 class Forecasting:
-    """Makes forecasts, and gives each again for some seconds."""
+    """Makes forecasts, and reuses each for some seconds."""
 
     def __init__(self, topics: Topics, scheduling: Scheduling, policies: Callable[[], Policies]) -> None:
         self._topics = topics
         self._scheduling = scheduling
         self._policies = policies
-        self._kept: dict[tuple[str | None, int, str], tuple[range, Outlook]] = {}  # with the ms in which it is given
+        self._kept: dict[tuple[str | None, int, str], tuple[range, Outlook]] = {}  # with the ms in which it is valid
 
     async def forecast(self, command: params.Forecast, within: str = "") -> Outlook:
-        """What falls due in the next hours, of a topic or of all that are within."""
+        """What falls due in the next hours, for one topic or for all topics within reach."""
         hours = command.hours or _HOURS
         asked = (command.topic, hours, within)
         now = await self._topics.pool.now_ms()
@@ -241,7 +242,7 @@ class Forecasting:
         return outlook
 
     async def _add_occurrences(self, outlook: Outlook, topic: str | None, now: int, end: int, within: str) -> None:
-        """Count occurrences in the order of their times, of all schedules together, as far as that goes."""
+        """Count the occurrences of all schedules in the order of their times, up to _MOST_TIMES of them."""
         upcoming = await self._upcoming(topic, within)
         for counted in range(_MOST_TIMES):
             if not upcoming or upcoming[0].at >= end:

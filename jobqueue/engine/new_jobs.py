@@ -1,8 +1,8 @@
-"""New jobs: the id that one gets, and the `NewJob` that an add becomes under the policy of its topic.
+"""New jobs: their ids, and the `NewJob` that an add becomes under the policy of its topic.
 
 A policy has the defaults of a topic's jobs and their bounds; some topics are virtual. An add to a virtual topic becomes
-a job in each of its topics, in all of them or in none. A job remembers that such an add made it: an add to a virtual
-topic touches no other jobs in topics that its caller does not reach.
+a job in each of its topics, in all of them or in none. Each of these jobs is marked as a copy: in topics that its
+caller does not reach, an add to a virtual topic touches only such copies.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from jobqueue.schema.fields import LONGEST_NAME
 from jobqueue.schema.params import ms
 from jobqueue.settings import Settings, TopicSettings
 
-_AT_ONCE = (0,)  # how a job keeps the empty ladder: without any, the default one would hold
+_AT_ONCE = (0,)  # how a job stores an empty ladder: with none at all, the default one would apply
 
 
 def ladder(delays_s: Iterable[float]) -> tuple[int, ...]:
-    """The back-off of a job that was given one, in ms."""
+    """The back-off of a job with these delays, in ms."""
     return tuple(map(ms, delays_s)) or _AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The defaults of a topic's jobs, and how many may be pending (`max_pending`; 0: any number). Times in ms."""
+    """The defaults of a topic's jobs, and how many may be pending (`max_pending`; 0 for any number). Times in ms."""
 
     ttr_ms: int
     tries: int
@@ -56,7 +56,7 @@ class Policies:
             for name, topic in settings.topics.items()
             if topic.rate or topic.concurrency
         }
-        """Of the topics that have any."""
+        """The limits of the topics that have any."""
         self.has_virtual = bool(settings.virtual_topics)
         self.default_backoff_ms = tuple(map(ms, settings.default_backoff_s))
 
@@ -81,7 +81,7 @@ class Policies:
         return self._settings.virtual_topics.get(topic, ())
 
     def fault(self, shards: int) -> str:
-        """Why they cannot hold for a namespace of so many shards; empty: they can."""
+        """Why these policies cannot apply to a namespace of so many shards, or an empty string if they can."""
         counted = next((topic for topic, limit in self.limits.items() if limit.concurrency), None)
         if counted is None or shards == 1:
             return ""
@@ -103,8 +103,8 @@ def new_id() -> str:
 
 
 def spread_ms(command: params.Add) -> int:
-    """By how much a job is later than its time, so that a repeated add lands on the same moment. The jobs of an add to
-    a virtual topic stay together: its id counts."""
+    """By how much `spread` delays a job, derived from the id of the add, so that a repeated add results in the same
+    time. The jobs of an add to a virtual topic stay together, because they share its id."""
     return later_ms(command.id or "", ms(command.spread or 0))
 
 
@@ -139,7 +139,7 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
 
 
 def new_copy(policies: Policies, command: params.Add, job_id: str, topic: str) -> NewJob:
-    """As `new_job`, for one of the topics of the virtual topic that the add names."""
+    """Like `new_job`, for one of the topics of the virtual topic that the add names."""
     job = new_job(policies, command, job_id, topic)
     job.is_copy = True
     return job
@@ -168,8 +168,8 @@ class Copy(NamedTuple):
 async def fan_out(
     policies: Policies, commands: Sequence[params.Add], add_groups: AddGroups
 ) -> list[Added | list[Copy] | JobQueueError]:
-    """Carry out adds of which some go to virtual topics: for each of those the copies, for each other one what was
-    added, or the error. The commands have ids."""
+    """Carry out adds, some of which go to virtual topics. Returns the copies for a virtual topic, otherwise the job
+    added, or the error. All commands must have ids."""
     results: list[Added | list[Copy] | JobQueueError] = []
     groups: dict[int, list[NewJob]] = {}  # by the index of the command
     for index, command in enumerate(commands):

@@ -1,7 +1,7 @@
 """The numbers by which dialects name jobs.
 
-A number names the job `#<number>`; where the job must be in one topic, then the copy of a virtual topic's job there,
-`#<number>@<topic>`; then the job that the number is an alias of.
+A number names the first of these jobs that exists: `#<number>`; if the job must be in one topic, the copy of a virtual
+topic's job there, `#<number>@<topic>`; the job for which the number is an alias.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from buckets import LARGEST_NUMBER, Job, Numbers, Pool, State
 from jobqueue.schema import inner
 
 MOST_TRIES = 88
-"""How often a job may be given a number; the last of them follow large gaps."""
+"""How many numbers are tried for a job; the last ones follow large gaps."""
 _SINGLE_TRIES = 64  # then 64 numbers are skipped, 128, … up to 2^29
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,9})(?:@(.*))?", re.S)
 
@@ -24,7 +24,8 @@ def id_of(number: int) -> str:
 
 
 def number_of(job: Job, *, also_copies: bool) -> int | None:
-    """The number that a job was added under; None for a foreign job. `also_copies`: of a virtual topic's job, too."""
+    """The number that a job was added under, or None for any other job. `also_copies`: True to accept copies of a
+    virtual topic's job, too."""
     match = _NUMBERED.fullmatch(job.id)
     if match is None or int(match[1]) > LARGEST_NUMBER:
         return None
@@ -39,8 +40,8 @@ class Numbered:
         self.counter = Numbers(pool)
 
     async def ids(self, name: str, within: str) -> AsyncIterator[str]:
-        """The ids that the name `#<number>` may stand for, the first that exists being it. `within`: the topic that the
-        job must be in, or, with a `*` at its end, how its topic must begin; empty: any."""
+        """The ids that the name `#<number>` may stand for; the first that exists is the job. `within`: the topic that
+        the job must be in, or, with a `*` at its end, how its topic must begin, or empty for any topic."""
         yield name
         if within and not within.endswith("*"):
             yield f"{name}@{within}"
@@ -49,8 +50,9 @@ class Numbered:
             yield aliased
 
     async def assign(self, commands: Sequence[inner.Add], tries: int) -> None:
-        """Give new jobs the next numbers. `tries`: how often other jobs had those that they got before. Many in a row
-        have them where the counter begins again among live jobs; there, more and more numbers are skipped."""
+        """Give new jobs the next numbers. `tries`: how often the numbers that they got before belonged to other jobs.
+        Many consecutive numbers do if the counter begins again among live jobs; then more and more numbers are
+        skipped."""
         if not commands:
             return
         if tries >= _SINGLE_TRIES:
@@ -59,7 +61,8 @@ class Numbered:
             command.id, command.if_exists = id_of(number), "reject"
 
     async def numbers(self, jobs: Sequence[Job], which: str) -> list[int]:
-        """A number of each job, as `inner.Pop.numbered` says; each foreign job gets a new one."""
+        """A number for each job, as `inner.Pop.numbered` says; a job that was not added under a number gets a new
+        one."""
         if not which:
             return []
         own = [number_of(job, also_copies=which == "copies") for job in jobs]

@@ -1,4 +1,4 @@
-"""Operations as the service offers them: planned and steered by those who reach their topics."""
+"""Operations as the service offers them: planned and controlled by callers that reach their topics."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from jobqueue.schema.params import at_ms, ms
 
 DEFAULT_RATE = 1000
 _MOST_LISTED = 100
-_WAIT_S, _LOOK_S = 1.5, 0.05  # for a plan, before it is answered as it is
+_WAIT_S, _LOOK_S = 1.5, 0.05  # how long and how often to look whether planning has ended
 _UNKNOWN = "no such operation; a plan that was not started is forgotten after 15 minutes"
 
 
 class Operating:
-    """Plans and steers operations. A caller knows those that were planned by callers with the same topics; one who
-    reaches all topics knows all."""
+    """Plans and controls operations. A caller sees the operations planned by callers with the same topics; a caller
+    that reaches all topics sees all operations."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
     async def plan(self, command: params.Operation, within: str = "") -> Operation:
-        """Plan an operation; answered after a while though it may still be planning. A find begins at once. Raises
-        WrongState, NoRoom."""
+        """Plan an operation. Returns after a while, even if the operation is still planning. A find begins at once.
+        Raises WrongState, NoRoom."""
         operation = await self._operations.plan(_asked(command, within))
         loop = asyncio.get_running_loop()
         end = loop.time() + _WAIT_S
@@ -43,20 +43,20 @@ class Operating:
         return await self._operations.plan(_asked(params.Operation("plan", kind="find", filter=wanted), within))
 
     async def get(self, operation: str, within: str = "") -> Operation:
-        """What is known of an operation. Raises NotFound."""
+        """What is known about an operation. Raises NotFound."""
         found = await self._operations.get(operation)
         if found is None or within not in ("", found.asked.within):
             raise NotFound(_UNKNOWN)
         return found
 
     async def newest(self, within: str = "") -> list[Operation]:
-        """The newest operations that the caller may know of."""
+        """The newest operations that the caller may see."""
         if not within:
             return await self._operations.page(count=_MOST_LISTED)
         return [each for each in await self._operations.page() if each.asked.within == within][:_MOST_LISTED]
 
     async def start(self, plan: str, expect: int, rate: int | None, within: str = "") -> Operation:
-        """Let a plan be carried out. Raises NotFound, WrongState, also for another number of jobs than the plan's."""
+        """Start to carry out a plan. Raises NotFound, WrongState, also if `expect` is not the plan's number of jobs."""
         found = await self.get(plan, within)
         if found.state != PLANNED:
             raise _wrong(found.state, "started")
@@ -72,12 +72,12 @@ class Operating:
         return await self._changed(operation, was, PAUSABLE, "paused", within)
 
     async def resume(self, operation: str, within: str = "") -> Operation:
-        """Go on with an operation. Raises NotFound, WrongState."""
+        """Continue an operation. Raises NotFound, WrongState."""
         await self.get(operation, within)
         return await self._changed(operation, await self._operations.resume(operation), (PAUSED,), "resumed", within)
 
     async def cancel(self, operation: str, within: str = "") -> Operation:
-        """End an operation as far as it is. Raises NotFound, WrongState."""
+        """End an operation; what it has already done remains. Raises NotFound, WrongState."""
         await self.get(operation, within)
         return await self._changed(operation, await self._operations.cancel(operation), UNENDED, "cancelled", within)
 

@@ -1,5 +1,6 @@
-"""What is wrong with a service, or may become so, as findings in words.
+"""What is wrong with a service, or may go wrong soon, as findings in words.
 
-The checks are functions of what was looked at: settings, a Redis, topics as the service tells of them. `jobqueue check`
-uses them from outside, before a service runs or beside it; `Health` (service.py) from inside, for the command `health`.
+Each check is a function of the thing that it examines: settings, a Redis, topics as the service reports them. From
+outside, before or while a service runs, `jobqueue check` uses them; from inside, `Health` (service.py) does, for the
+command `health`.
 """

@@ -1,4 +1,4 @@
-"""A finding: as `jobqueue check` prints it, a line that begins with `ok`, `warn` or `bad`."""
+"""A finding, which `jobqueue check` prints as a line that begins with `ok`, `warn` or `bad`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Finding(NamedTuple):
     subject: str
     sentence: str
     job: str = ""
-    """What the sentence says about a single job: its id, and what its worker gave as a reason."""
+    """The part of the sentence about a single job: its id, and the reason that its worker reported."""
 
     def __str__(self) -> str:
         return f"{self.level:<5}{self.subject}: {self.sentence}"

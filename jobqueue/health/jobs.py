@@ -1,6 +1,6 @@
 """Findings about jobs and schedules: why some may be late or dead, and what to type next.
 
-They are made from the service's answers to `topics`, `workers`, `stats` and `schedules`, whoever asked for these.
+They are made from the service's answers to `topics`, `workers`, `stats` and `schedules`, no matter who asked for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Fields = Mapping[str, Any]
 MOST_DEADLY = 20
 """Topics whose dead letters are looked at."""
 SCHEDULE_LATE_S = 30.0
-"""How long after its time a schedule that has made no job is late."""
+"""A schedule that has made no job is late this long after its time."""
 _LATE_S = 5.0  # for how long a job may be ready before it is reported
 _ALONE_S = 1.0  # the same, where nobody polls
 _ABANDONED_S = 60.0
@@ -48,7 +48,7 @@ def judge_topics(look: Look, ready_before: Mapping[str, int], passed_s: float) -
 
 
 def deadly(look: Look) -> list[str]:
-    """The topics that have dead letters."""
+    """The names of the topics that have dead letters."""
     return [topic["topic"] for topic in look.topics if topic["counts"]["dead"]]
 
 
@@ -87,7 +87,7 @@ def judge_schedules(late: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Level, str]]:
-    """The levels and sentences about a topic. `growth`: by how many its ready jobs grow per second."""
+    """The levels and sentences about a topic. `growth`: how many ready jobs it gains per second."""
     name, ready, oldest = shlex.quote(topic["topic"]), topic["counts"]["ready"], topic["oldest_ready_s"]
     waiting = f"{words.jobs(ready)} ready" + ("" if oldest is None else f", the oldest for {_span(oldest)}")
     if topic["paused"]:
@@ -116,9 +116,10 @@ def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Le
 
 
 def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
-    """Why none of the workers of a topic takes jobs now, as one of them reports; empty if some may."""
+    """Why no worker of a topic accepts jobs now, as one of them reports; an empty string if some worker may accept
+    jobs."""
     own = [worker for worker in workers if topic["topic"] in worker["topics"]]
-    may_take = any(worker["state"] in ("parked", "busy") for worker in own)  # what is idle may be a trial that ended
+    may_take = any(worker["state"] in ("parked", "busy") for worker in own)  # an idle worker may be a trial that ended
     reasons = [worker["blocked"] for worker in own if worker["state"] == "blocked"]
     return str(reasons[0]) if reasons and not may_take else ""
 

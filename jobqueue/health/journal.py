@@ -1,10 +1,10 @@
-"""Findings about events and about the journal of the settings.
+"""Findings about events and about the journal in the settings.
 
-Whether events are on, and how much of them waits for a journal; whether the journal can be written, and how far its
-reader has come; whether Redis lost live jobs that the journal has, so that somebody brings them back.
+They say whether events are on, and how many of them wait for a journal; whether the journal can be written, and how far
+its reader has come; whether Redis lost live jobs that the journal has, so that somebody restores them.
 
-Redis lost what a shard had where its stream of events is another one than the journal reads, or became another one not
-long ago. Only then some live jobs of the journal are looked at, and Redis is asked which of them it knows.
+Redis lost the data of a shard if the shard's stream of events is not the one that the journal reads, or was replaced
+recently. Only then are some live jobs read from the journal, and Redis is asked which of them it knows.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 _RECENT_US = 7 * 86_400_000_000
-"""A loss that nobody has mended for so long is to stay."""
-_MOST = 1_000  # jobs that are counted, and of a topic looked at
-_MOST_READ = 5_000  # of all topics
+"""A loss that nobody has repaired for this long is no longer reported."""
+_MOST = 1_000  # the most jobs that are counted, and that are read per topic
+_MOST_READ = 5_000  # the most jobs that are read in total
 _MOST_S = 1.0
 _PENDING = tuple(int(state) for state in (State.RESERVED, State.READY, State.DELAYED))
 
@@ -49,16 +49,16 @@ _ALL: Place = (1 << 63, 0)
 
 
 class Losses(NamedTuple):
-    """What a journal has of a source, as far as a loss goes."""
+    """What a journal knows about a source, as needed to find losses."""
 
     streams: Mapping[int, str]
-    """By shard, the word of the stream that is read."""
+    """By shard, the word of the stream that the journal reads."""
     upto: Mapping[int, Place]
-    """By shard, the last place of the stream before, whose loss nobody has mended."""
+    """By shard, the last place in a previous stream whose loss nobody has repaired."""
 
 
 def read_losses(connection: Connection, source: str, now_us: int) -> Losses:
-    """What the journal knows of losses."""
+    """Read what the journal knows about the losses of a source."""
     from sqlalchemy import select  # noqa: PLC0415
 
     from jobqueue.journal.reading.verdict import FORGOTTEN  # noqa: PLC0415
@@ -76,7 +76,7 @@ def read_losses(connection: Connection, source: str, now_us: int) -> Losses:
 
 
 def _mended(connection: Connection, source: str) -> int:
-    """When the last `restore --all` began that came to its end, in us by the clock of Redis; 0: none did."""
+    """When the last completed `restore --all` began, in us by the clock of Redis, or 0 if none was completed."""
     from sqlalchemy import select  # noqa: PLC0415
 
     from jobqueue.journal.tables import restore  # noqa: PLC0415
@@ -92,16 +92,16 @@ def _mended(connection: Connection, source: str) -> int:
 
 
 class Live(NamedTuple):
-    """Live jobs of a journal, of which nothing was recorded since a loss."""
+    """Live jobs of a journal about which nothing was recorded since a loss."""
 
     ids: list[str]
     are_all: bool
-    """Whether there are no others."""
+    """True if there are no others."""
 
 
 async def lost_shards(shards: Shards | None, losses: Losses) -> dict[int, Place]:
-    """By shard, up to which place what the journal has of it may be lost. `shards`: None: the namespace is not there.
-    Raises JobQueueError."""
+    """By shard, the place up to which Redis may have lost the journal's events. `shards`: None if the namespace does
+    not exist. Raises JobQueueError."""
     if shards is None:
         return dict.fromkeys(losses.streams, _ALL)
     found = dict(losses.upto)
@@ -114,8 +114,9 @@ async def lost_shards(shards: Shards | None, losses: Losses) -> dict[int, Place]
 
 
 def read_live(connection: Connection, source: str, lost: Mapping[int, Place]) -> Live:
-    """Live jobs of which nothing was recorded since the loss. Of many some are read, of each topic and of all, so that
-    it takes a second at most. `lost`: by shard, up to which place."""
+    """Live jobs about which nothing was recorded since the loss. The number of jobs that are read, per topic and in
+    total, is limited, so that reading takes a second at most. `lost`: by shard, the place up to which events may be
+    lost."""
     from sqlalchemy import func, select  # noqa: PLC0415
 
     from jobqueue.journal.tables import job  # noqa: PLC0415
@@ -123,7 +124,7 @@ def read_live(connection: Connection, source: str, lost: Mapping[int, Place]) ->
     of, found, read, topic, are_all = job.c, list[str](), 0, "", True
     end = time.monotonic() + _MOST_S
     while True:
-        # The next one by the index: a list of all topics would read all jobs.
+        # The next topic by the index: a list of all topics would read all jobs.
         following = select(func.min(of.topic)).where(of.source == source, of.topic > topic)
         topic = connection.execute(following).scalar() or ""
         if not topic:
@@ -156,7 +157,7 @@ _NEARLY = 0.9  # of a limit
 
 
 async def check_events(shards: Shards, most_mb: int) -> Findings:
-    """All findings. `most_mb`: of the stream of a shard. Raises JobQueueError."""
+    """All findings about events. `most_mb`: the limit of the stream of a shard. Raises JobQueueError."""
     told = await asyncio.gather(*(read_events(shards, shard) for shard in range(len(shards.keys))))
     for finding in _switched(told):
         yield finding
@@ -168,7 +169,7 @@ async def check_events(shards: Shards, most_mb: int) -> Findings:
 
 
 def _switched(told: Sequence[Events]) -> Iterator[Finding]:
-    """Where they are on, and what is in the streams."""
+    """Where events are on, and what is in the streams."""
     off = [shard for shard, each in enumerate(told) if not each.switch]
     streams = [each.stream for each in told if each.stream]
     holds = f"; {_held(streams)}" if any(each.entries for each in streams) else ""
@@ -203,7 +204,8 @@ def _full(told: Sequence[Events], most_mb: int) -> Iterator[Finding]:
 
 
 async def _memory(redis: Redis, told: Sequence[Events], most_mb: int) -> Findings:
-    """The servers where full streams would take room that jobs need; shards count as evenly spread over them."""
+    """A warning for each server on which full streams would take memory that jobs need. Shards are assumed to be evenly
+    spread over the servers."""
     servers = await redis.servers()
     shards = -(-len(told) // len(servers))
     held_mb = sum(each.stream.bytes for each in told if each.stream) / len(servers) / (1 << 20)
@@ -223,24 +225,25 @@ async def _memory(redis: Redis, told: Sequence[Events], most_mb: int) -> Finding
 
 _SUBJECT = "journal"
 _ANSWER_S = 5.0
-"""For a database to answer."""
+"""How long a database may take to answer."""
 _BEHIND_S = 60.0
-"""After which a reader that has written nothing is warned of. It writes its position every few seconds."""
+"""A reader that has written nothing for this long gets a warning. Readers write their position every few seconds."""
 
 _NEXT = "Mend that, then: jobqueue check. Events wait in Redis meanwhile"
 
 
 class _Namespace(NamedTuple):
-    """What Redis says of the namespace."""
+    """What Redis says about the namespace."""
 
     now_us: int
     is_there: bool
     shards: Shards | None
-    """None: there is none, or it cannot be read."""
+    """None if there is no namespace, or it cannot be read."""
 
 
 async def check_journal(chosen: Settings, redis: Redis | None = None) -> Findings:
-    """All findings; none without a journal. Changes nothing. `redis`: None: it does not answer, or none runs."""
+    """All findings about the journal, if the settings name one. Changes nothing. `redis`: None if no Redis runs, or it
+    does not answer."""
     if not chosen.journal:
         return
     try:
@@ -260,9 +263,9 @@ async def check_journal(chosen: Settings, redis: Redis | None = None) -> Finding
 
 
 async def _examined(chosen: Settings, shown: str, redis: Redis | None) -> list[Finding]:
-    """The findings about a journal that is there. Raises Empty where there is none yet, Refused where it cannot be
-    used, OSError where it cannot be reached."""
-    # Loaded here: a service without a journal does without the library, which takes 30 MB.
+    """The findings about a journal that exists. Raises Empty if there is none yet, Refused if it cannot be used,
+    OSError if it cannot be reached."""
+    # Loaded here: a service without a journal does not need the library, which takes 30 MB.
     from jobqueue.journal.database import run_in  # noqa: PLC0415
     from jobqueue.journal.store import Away  # noqa: PLC0415
 
@@ -282,7 +285,7 @@ async def _examined(chosen: Settings, shown: str, redis: Redis | None) -> list[F
 
 
 async def _opened(chosen: Settings) -> AsyncEngine:
-    """An engine on the journal. Raises as `_examined`; Refused where the tables that are missing cannot be made."""
+    """An engine on the journal. Raises the errors of `_examined`, and Refused if the missing tables cannot be made."""
     from jobqueue.journal.database import engine_of, open_engine, run_in  # noqa: PLC0415
     from jobqueue.journal.schema import may_make_tables  # noqa: PLC0415
 
@@ -301,7 +304,7 @@ async def _opened(chosen: Settings) -> AsyncEngine:
 
 
 async def _namespace(redis: Redis, name: str) -> _Namespace | None:
-    """The namespace, which is not founded; None: Redis does not answer, which is a finding of its own."""
+    """The namespace, which is not created here, or None if Redis does not answer, which is a separate finding."""
     try:
         seconds, us = map(int, await redis.read("TIME"))
         meta = await read_meta(redis, Keys(name, 0))
@@ -310,7 +313,7 @@ async def _namespace(redis: Redis, name: str) -> _Namespace | None:
     now_us = seconds * 1_000_000 + us
     try:
         numbers = numbers_of(meta) or await join(redis, name)
-    except Unfit:  # it is not there, or damaged
+    except Unfit:  # it does not exist, or is damaged
         return _Namespace(now_us, bool(meta), None)
     except JobQueueError:
         return None
@@ -335,7 +338,8 @@ async def _lost(engine: AsyncEngine, source: str, namespace: _Namespace) -> list
 
 
 def _lag(chosen: Settings, shown: str, written: Mapping[int, int], namespace: _Namespace | None) -> Finding:
-    """Up to when events are written. `written`: by shard, in us since the epoch by the clock of Redis."""
+    """The finding about how far events are written. `written`: by shard, the time up to which all its events are
+    written, in us since the epoch by the clock of Redis."""
     if not written:
         return Finding("warn", _SUBJECT, f"{shown} has nothing of {chosen.namespace} yet; {_reader(chosen)}")
     number = len(namespace.shards.keys) if namespace and namespace.shards else 0
@@ -352,19 +356,19 @@ def _lag(chosen: Settings, shown: str, written: Mapping[int, int], namespace: _N
 
 
 def _reader(chosen: Settings) -> str:
-    """Where to look for the reader."""
+    """What may be wrong with the reader, and where to look."""
     if chosen.journal_run:
         return "the process that serve runs for it ended, or is behind: journal.ended and database.lost in its log"
     return "its reader does not run, or is behind: jobqueue journal run"
 
 
 def _look(connection: Connection, source: str) -> dict[int, int]:
-    """By shard, up to when (us) it is in the journal."""
+    """By shard, the time (us) up to which its events are in the journal."""
     from sqlalchemy import false, select, update  # noqa: PLC0415
 
     from jobqueue.journal.tables import position  # noqa: PLC0415
 
-    # Changes nothing, but is refused to who may not write.
+    # Changes nothing, but fails for a user who may not write.
     connection.execute(update(position).where(false()).values(time=position.c.time))
     written = select(position.c.shard, position.c.time).where(position.c.source == source)
     return {row.shard: row.time for row in connection.execute(written)}

@@ -1,4 +1,4 @@
-"""Findings about a Redis: whether it can carry the queue, its clock, and what it holds of the namespace."""
+"""Findings about a Redis: whether it can carry the queue, its clock, and what it holds for the namespace."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from jobqueue.health.journal import check_events
 from jobqueue.redis_server.opening import judge, judge_rights
 from jobqueue.settings import Settings
 
-_CLOCK_S = 1.0  # apart, from which on clocks count as different
-_NEARLY_FULL = 0.85  # of maxmemory; as of the alert JobqueueRedisAlmostFull
+_CLOCK_S = 1.0  # clocks that are further apart count as different
+_NEARLY_FULL = 0.85  # of maxmemory; the same as in the alert JobqueueRedisAlmostFull
 
 
 async def check_redis(redis: Redis, chosen: Settings) -> Findings:
-    """All findings. Raises JobQueueError where it cannot be used."""
+    """All findings about a Redis. Raises JobQueueError if it cannot be used."""
     async for finding in _judged(redis, chosen):
         yield finding
     yield await _clock(redis)
@@ -37,7 +37,7 @@ async def check_redis(redis: Redis, chosen: Settings) -> Findings:
 
 
 async def _judged(redis: Redis, chosen: Settings) -> Findings:
-    """Whether it can carry the queue, how each of its servers keeps the data, and what its user may not do."""
+    """Whether Redis can carry the queue, how each of its servers keeps the data, and what its user may not do."""
     servers = await redis.servers()
     for server in servers:
         subject = "redis" if len(servers) == 1 else f"redis {server.name}"
@@ -69,7 +69,7 @@ def _described(info: Mapping[str, str]) -> str:
 
 
 def _memory(info: Mapping[str, str], subject: str) -> Iterator[Finding]:
-    """Whether memory is full, or nearly, where Redis then refuses what needs more."""
+    """A finding if memory is full or nearly full, and Redis would then refuse commands that need more."""
     used, limit = memory_in(info)
     if not limit or used < _NEARLY_FULL * limit or info.get("maxmemory_policy", "").startswith("allkeys"):
         return
@@ -84,11 +84,11 @@ def _memory(info: Mapping[str, str], subject: str) -> Iterator[Finding]:
 
 
 async def _tokens(shards: Shards, chosen: Settings) -> Findings:
-    """Whether anybody can come in, where every request needs a token."""
+    """A finding if there is no live token, although every request needs one."""
     stored = await Tokens(shards).read()
     try:
         of_file = await asyncio.to_thread(token_table.read, chosen.tokens_file) if chosen.tokens_file else []
-    except SettingsError:  # a finding about the file
+    except SettingsError:  # another check reports the file
         return
     records = [*of_file, *map(from_json, stored.records.values())]
     if any(record and record.is_live(stored.now_us / 1e6) for record in records):
@@ -150,7 +150,7 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
 
 
 async def _spread(redis: Redis, namespace: str, shards: int) -> Findings:
-    """Which shards each of several servers has."""
+    """If there are several servers: which shards each of them has."""
     servers = await redis.servers()
     if len(servers) == 1:
         return

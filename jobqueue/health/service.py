@@ -1,7 +1,7 @@
 """The health of a running service, examined from inside when somebody asks.
 
 The findings are kept for some seconds, so that many viewers cost no more than one. Topics and schedules are examined
-for each reach of tokens by itself; the rest is the same for all.
+separately for each set of topics that tokens reach; the rest is the same for all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SUBJECT = "instances"
 
 
 def judge_instances(found: Sequence[Instance], timers: int) -> Iterator[Finding]:
-    """All findings. `timers`: how many there are."""
+    """All findings about instances. `timers`: how many timers there are."""
     versions = Counter(each.about.version if each.about else "not known" for each in found)
     told = ", ".join(f"{version} ({number})" for version, number in sorted(versions.items()))
     if len(versions) > 1:
@@ -53,8 +53,8 @@ def judge_instances(found: Sequence[Instance], timers: int) -> Iterator[Finding]
         )
 
 
-_KEPT_S = 5.0  # that findings are given again
-_MOST_KEPT = 20  # reaches of tokens
+_KEPT_S = 5.0  # for which findings are reused
+_MOST_KEPT = 20  # sets of topics that tokens reach
 _COMPARED_S = 60.0  # an older look says nothing about what grows now
 _MOST_TOPICS = 2000
 _MOST_PAGES = 200  # of topics, most of which may be out of reach
@@ -71,7 +71,7 @@ class _Common(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What was found for a reach of tokens, and how many jobs of each topic were ready."""
+    """The findings for a set of topics that tokens reach, and how many jobs of each topic were ready."""
 
     at: float
     unix_s: float
@@ -94,7 +94,7 @@ class Health:
         self._pool = pool
         self._loaded = loaded
         self._readiness = readiness
-        self._turn = asyncio.Lock()  # who comes meanwhile gets the same findings
+        self._turn = asyncio.Lock()  # callers that wait for it get the same findings
         self._common: _Common | None = None
         self._seen: dict[str, _Seen] = {}
 

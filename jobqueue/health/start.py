@@ -1,7 +1,8 @@
-"""How a service is set up, and what it refuses to start for, before it asks its Redis (jobqueue/redis_server/opening.py
-judges that).
+"""How a service is set up, and why it may refuse to start, before it asks its Redis (jobqueue/redis_server/opening.py
+checks the Redis).
 
-One list of refusals serves both: `serve` ends at the first, `jobqueue check` reports each, in the same words.
+`serve` and `jobqueue check` share one list of refusals: `serve` ends at the first, `jobqueue check` reports each, in
+the same words.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from jobqueue.workers import console
 from jobqueue.workers.cores import usable, workers_for
 
 Judgement = tuple[str, Callable[[], Awaitable[None]]]
-"""A subject, and what raises Unfit or OSError where no service can start with it. It changes nothing."""
+"""A subject, and a function that raises Unfit or OSError if no service can start with it. The function changes
+nothing."""
 
 
 async def check_may_start(settings: Settings) -> None:
@@ -39,8 +41,8 @@ async def check_may_start(settings: Settings) -> None:
 
 
 async def check_start(settings: Settings, *, runs: bool) -> Findings:
-    """A bad finding for each thing that keeps a service from starting. `runs`: one of these settings does, and so has
-    the ports and the socket."""
+    """A bad finding for each thing that keeps a service from starting. `runs`: True if a service with these settings is
+    running, and therefore has the ports and the socket."""
     for subject, judge in (*_of_settings(settings), *(() if runs else _of_places(settings))):
         try:
             await judge()
@@ -63,7 +65,7 @@ def _of_settings(settings: Settings) -> Iterator[Judgement]:
 
 
 def _of_places(settings: Settings) -> Iterator[Judgement]:
-    """The ports and the socket at which it listens."""
+    """The ports and the socket on which the service listens."""
     yield "port", partial(check_free, settings.host, settings.port)
     for name, options in settings.protocols.open():
         if options.port:
@@ -78,7 +80,7 @@ def _of_places(settings: Settings) -> Iterator[Judgement]:
 
 async def _tokens_file(path: str) -> None:
     try:
-        await asyncio.to_thread(token_table.read, path)  # it may be long
+        await asyncio.to_thread(token_table.read, path)  # the file may be long
     except SettingsError as error:
         raise Unfit(str(error)) from None
 
@@ -88,7 +90,7 @@ async def _tls(settings: Settings) -> None:
 
 
 async def _journal(url: str) -> None:
-    """Whatever its database says, a journal has to be one that can be written from here."""
+    """Raise Unfit for a URL with which no journal can be written from here. The database is not asked."""
     try:
         address(url)
     except Refused as error:
@@ -115,7 +117,8 @@ _SERVICE, _CLIENT = "jobqueue", "jobqueue-client"  # distributions
 
 
 def check_packages() -> Iterator[Finding]:
-    """A client that was installed beside the service shares its files with the one that the service's package has."""
+    """A warning if the client is installed beside the service: it shares its files with the client in the service's
+    package."""
     installed = set()
     for name in (_SERVICE, _CLIENT):
         with contextlib.suppress(PackageNotFoundError):

@@ -1,11 +1,11 @@
-"""The journal: every job's history in SQL, told by the events of the scripts (buckets/events).
+"""The journal: every job's history in SQL, recorded from the events of the scripts (buckets/events).
 
     script ── entry, same shard ──► stream ──► reader ── one transaction a batch ──► SQL ──► explain, audit, export
                                                                      restore ◄─────────────┘
 
-Each event stands in SQL once: a batch is acknowledged in Redis behind its transaction, which also moves the position of
-its shard, and events up to the position are passed over. What is lost between Redis and here is a gap, and known.
+Each event is in SQL once: a batch is acknowledged in Redis after its transaction, which also moves the position of its
+shard, and events up to the position are skipped. What is lost between Redis and the journal is recorded as a gap.
 
-`tables` is what is stored, `views` what others may read; `store` is the contract of what writes it, with a member for
-each database.
+`tables` has what is stored, `views` what others may read; `store` is the contract for writing it, which is implemented
+for each database.
 """

@@ -1,8 +1,8 @@
-"""The questions of `jobqueue audit`: what each asks of a journal, in SQL that is the same in each database, and its
+"""The questions of `jobqueue audit`: the SQL that each one runs on a journal, the same for every database, and its
 answer.
 
-Questions about volume and lateness are answered from the sums by minute, all others from the events. What a journal
-does not have is answered as its gaps.
+Questions about volume and lateness are answered from the sums by minute, all others from the events. The question
+`gaps` lists what a journal is missing.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Asked:
     """What is asked."""
 
     since: int
-    """us; with the sums by minute, its minute counts whole."""
+    """us; for the sums by minute, the whole minute that contains this time counts."""
     until: int
-    """us: what was told from then on is left out."""
+    """us: events recorded from then on are left out."""
     topic: str | None = None
-    """A pattern: `*` stands for any characters, `?` for one. None: any topic."""
+    """A pattern in which `*` matches any characters and `?` matches one; None for any topic."""
     by: By = "topic"
     over_s: float = 0.0
-    """Only what took longer."""
+    """s: only lateness or waiting above this counts."""
 
 
 @dataclass(slots=True)
@@ -53,11 +53,11 @@ class Found:
     columns: list[str]
     rows: list[list[Any]]
     notes: list[str] = field(default_factory=list)
-    """What the table does not have, in words."""
+    """What is missing from the table, in words."""
 
 
 class Inexact(ValueError):
-    """A lateness that the sums by minute do not know; the message says which they do."""
+    """A lateness for which the sums by minute have no range; the message lists those that they have."""
 
     def __init__(self) -> None:
         bounds = ", ".join(f"{bound:g}" for bound in LATENESS_S)
@@ -83,7 +83,7 @@ def is_topic(connection: AsyncConnection, column: ColumnElement[str], pattern: s
         return []
     if not is_pattern(pattern):
         return [column == pattern]
-    if connection.dialect.name == "sqlite":  # whose LIKE takes `A` and `a` for the same
+    if connection.dialect.name == "sqlite":  # whose LIKE ignores case
         return [column.op("GLOB")(pattern)]
     for special in ("!", "%", "_"):
         pattern = pattern.replace(special, f"!{special}")
@@ -91,7 +91,8 @@ def is_topic(connection: AsyncConnection, column: ColumnElement[str], pattern: s
 
 
 def of_events(connection: AsyncConnection, source: str, asked: Asked) -> list[Any]:
-    """Conditions on events, by their places: of those in a time and of some topics, which Redis has not taken back."""
+    """Conditions that select the events within the time and the topics of `asked`, by the time of their entries. Walked
+    records, and events that Redis has taken back, are left out."""
     return [
         *(_event.ms >= asked.since // 1000, _event.ms < -(-asked.until // 1000), _event.source == source),
         *(_event.branch >= 0, text(f"NOT {is_taken_back(tables.event.name)}")),
@@ -109,7 +110,7 @@ def of_minutes(connection: AsyncConnection, source: str, asked: Asked) -> list[A
 
 
 def key_of_events(by: By) -> Any:
-    """What events are grouped by; an hour and a day as their number since the epoch."""
+    """The column that events are grouped by; an hour or a day is its number since the epoch."""
     return (
         {"topic": _event.topic, "actor": _event.actor}.get(by)
         if by not in _LENGTHS_MS
@@ -118,12 +119,12 @@ def key_of_events(by: By) -> Any:
 
 
 def key_of_minutes(by: By) -> Any:
-    """What minutes are grouped by."""
+    """The column that minutes are grouped by."""
     return _minute.topic if by == "topic" else _minute.minute // (_LENGTHS_MS[by] // 60_000)
 
 
 def ordered(by: By, rows: list[list[Any]], column: int) -> list[list[Any]]:
-    """Rows with times in their order, others by a column, the largest first."""
+    """Rows in order of time if they are grouped by time, otherwise by a column, the largest first."""
     if by in _LENGTHS_MS:
         return sorted(rows, key=lambda row: row[0])
     return sorted(rows, key=lambda row: (-row[column], [str(each) for each in row]))
@@ -143,13 +144,13 @@ _PERCENT = (50, 95, 99)
 
 
 def _counted(connection: AsyncConnection, source: str, asked: Asked, keys: Sequence[Any], *which: Any) -> Select[Any]:
-    """How many events there are of each key; those of workers are joined with their deliveries."""
+    """A query that counts events by key. To group by worker, events are joined with their deliveries."""
     query = select(*keys, func.count()).select_from(_with_worker() if _needs_join(asked) else tables.event)
     return query.where(*of_events(connection, source, asked), *which).group_by(*keys)
 
 
 def _needs_join(asked: Asked) -> bool:
-    """A move names its worker only where it wrote that: a delivery."""
+    """Returns True if events must be joined with their deliveries: only the event of a delivery names its worker."""
     return asked.by == "worker"
 
 
@@ -225,7 +226,7 @@ async def expired_leases(connection: AsyncConnection, source: str, asked: Asked)
 
 
 async def slow(connection: AsyncConnection, source: str, asked: Asked) -> Found:
-    """How long finished deliveries took: percentiles, exact (the nearest rank)."""
+    """How long finished deliveries took, as exact percentiles (nearest rank)."""
     # A lease is numbered by the time of its delivery.
     span = (_event.at - _event.lease).label("span")
     key = _key(asked).label("found")
@@ -324,7 +325,7 @@ _MOST = 10_000
 
 
 async def gaps(connection: AsyncConnection, source: str, asked: Asked) -> Found:
-    """Events that never came (lost), and those that Redis has forgotten, as in a failover."""
+    """Events that never reached the journal (lost), and events that Redis has forgotten, as in a failover."""
     query = (
         select(tables.gap)
         .where(_gap.source == source, _gap.kind.in_(_KINDS))
@@ -348,7 +349,8 @@ async def gaps(connection: AsyncConnection, source: str, asked: Asked) -> Found:
 
 
 async def lost(connection: AsyncConnection, source: str, asked: Asked) -> list[str]:
-    """What is missing of a time, in words: entries that were cut off, and all that happened while events were off."""
+    """What is missing from a period, in words: entries that were cut off, and everything that happened while events
+    were off."""
     query = select(func.sum(_gap.entries), func.sum(case((_gap.entries == 0, 1), else_=0))).where(
         *(_gap.source == source, _gap.kind == LOST),
         *(_gap.to_ms >= asked.since // 1000, _gap.from_ms < asked.until // 1000),
@@ -360,7 +362,7 @@ async def lost(connection: AsyncConnection, source: str, asked: Asked) -> list[s
 
 
 _position = tables.position.c
-_LAG_US = 60_000_000  # which is not worth a note
+_LAG_US = 60_000_000  # a lag up to this is not worth a note
 
 
 class Question(NamedTuple):
@@ -369,7 +371,8 @@ class Question(NamedTuple):
     ask: Callable[[AsyncConnection, str, Asked], Awaitable[Found]]
     by_minute: bool = False
     by_ends: bool = False
-    """Whether the events that begin or end a life, and deaths, answer it. By worker none does: deliveries name them."""
+    """True if the events that begin or end a life, and deaths, are enough to answer it. They never are by worker,
+    because only deliveries name workers."""
 
 
 QUESTIONS = {
@@ -386,7 +389,7 @@ QUESTIONS = {
 
 
 async def ask(url: str, source: str | None, name: str, asked: Asked) -> Found:
-    """Ask a journal. `source`: None where it has only one. Raises Refused, Away, Inexact."""
+    """Ask a journal. `source`: None for the only source of the journal. Raises Refused, Away, Inexact."""
     question = QUESTIONS[name]
     engine = await open_engine(url)
     try:
@@ -404,7 +407,7 @@ async def ask(url: str, source: str | None, name: str, asked: Asked) -> Found:
 
 
 async def _check_kept(connection: AsyncConnection, source: str, question: Question, asked: Asked) -> None:
-    """Raises Refused where the events of that time that answer the question are not kept."""
+    """Raises Refused if the journal does not keep the events of that time that the question needs."""
     known = choices.changes(await connection.execute(choices.query(source)))
     for each in choices.unkept(known, asked.since, asked.until):
         if each.events == "none" or not question.by_ends or asked.by == "worker":
@@ -412,7 +415,7 @@ async def _check_kept(connection: AsyncConnection, source: str, question: Questi
 
 
 async def _notes(connection: AsyncConnection, source: str, name: str, question: Question, asked: Asked) -> list[str]:
-    """What the answer cannot have."""
+    """Notes on what the answer cannot include."""
     if question.by_minute:
         oldest = (await connection.execute(select(func.min(_minute.minute)))).scalar()
         first = None if oldest is None else oldest * MINUTE_US

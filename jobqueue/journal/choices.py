@@ -1,11 +1,12 @@
-"""Which events and bodies a journal keeps, and since when: `jq_choice`, by shard; and which events do not count.
+"""Which events and bodies a journal keeps, and since when (`jq_choice`, by shard); and which events do not count.
 
-Where it has no row, all are kept. A question about events that are not kept is refused, or answered with a note.
+A shard without a row in `jq_choice` keeps everything. A question about events that are not kept is refused, or answered
+with a note.
 
-Events of a course that Redis left when it went back, as in a failover, do not count. `jq_gap` has what Redis has
-forgotten as kind 2. Where Redis was emptied, or another one took its place, a gap of kind 3 of the same epoch and
-places is beside it, as all is walked again. What happened before that did happen, and counts: nothing else came in its
-place.
+When Redis goes back to an earlier state, as in a failover, the events that it has forgotten do not count. `jq_gap` has
+them as a gap of kind 2. If Redis was emptied or replaced by another one, there is also a gap of kind 3 with the same
+epoch and places, because everything is walked again. In that case the earlier events did happen, and count: nothing
+else has replaced them.
 """
 
 from __future__ import annotations
@@ -28,27 +29,28 @@ class Choice(NamedTuple):
     bodies: bool = True
 
     def widens(self, before: Choice) -> bool:
-        """Whether the records have something that was not kept before."""
+        """Returns True if this choice keeps something that `before` did not, and that a walk can read from the
+        records."""
         return (self.events == "all" != before.events) or (self.bodies and not before.bodies)
 
 
 class Change(NamedTuple):
-    """From a time on, another choice holds in a shard."""
+    """The choice that applies to a shard from some time on."""
 
     shard: int
     since: int
-    """us: what was told later is kept so."""
+    """us: events recorded after this time are kept this way."""
     choice: Choice
 
 
 class Unkept(NamedTuple):
-    """A time of a shard in which not all events are kept."""
+    """A period in which a shard does not keep all events."""
 
     shard: int
     since: int
     """us"""
     until: int | None
-    """us; None: it lasts."""
+    """us; None if the period still lasts."""
     events: Kept
 
     @property
@@ -59,13 +61,13 @@ class Unkept(NamedTuple):
 
 
 def query(source: str) -> Select[Any]:
-    """Selects the rows of a source, for `changes`."""
+    """Selects the rows of a source, to be passed to `changes`."""
     row = choice.c
     return select(row.shard, row.since, row.events, row.bodies).where(row.source == source).order_by(row.since)
 
 
 def changes(rows: Iterable[Any]) -> list[Change]:
-    """Rows that `query` has selected, in their order."""
+    """The changes in the rows that `query` has selected, in the same order."""
     return [Change(row.shard, row.since, Choice(row.events, bool(row.bodies))) for row in rows]
 
 
@@ -74,17 +76,17 @@ def of_shard(known: Sequence[Change], shard: int) -> list[Change]:
 
 
 def newest(known: Sequence[Change]) -> Choice:
-    """What is kept now, by the last of some changes."""
+    """What is kept now: the choice of the last change."""
     return known[-1].choice if known else Choice()
 
 
 def held_at(known: Sequence[Change], at: int) -> Choice:
-    """What was kept of a time (us), by the changes of a shard."""
+    """What was kept at a time (us), according to the changes of a shard."""
     return newest([change for change in known if change.since < at])
 
 
 def unkept(known: Sequence[Change], since: int = 0, until: int | None = None) -> list[Unkept]:
-    """The times between two (us) in which not all events are kept, those of each shard together."""
+    """The periods between `since` and `until` (us) in which not all events are kept, grouped by shard."""
     found: list[Unkept] = []
     for shard in sorted({change.shard for change in known}):
         found += _of_one(of_shard(known, shard))
@@ -106,15 +108,16 @@ _SAME = ("source", "shard", "epoch", "from_ms", "from_seq", "to_ms", "to_seq")
 
 
 def has_gone_back(gap: str) -> str:
-    """The condition that a row of `jq_gap` tells of a Redis that went back, and was not emptied. `gap`: its name."""
+    """The SQL condition that a row of `jq_gap` is from a Redis that went back without being emptied. `gap`: the name of
+    the table in the query."""
     same = " AND ".join(f"other.{name} = {gap}.{name}" for name in _SAME)
     is_emptied = f"EXISTS (SELECT 1 FROM jq_gap other WHERE other.kind = {UNKNOWN} AND {same})"
     return f"({gap}.kind = {FORGOTTEN} AND NOT {is_emptied})"
 
 
 def is_taken_back(event: str) -> str:
-    """The condition that a row of `jq_event` is of a course that Redis has left, and not told by what came after that.
-    `event`: its name."""
+    """The SQL condition that a row of `jq_event` was recorded before Redis went back, and that Redis has forgotten it.
+    `event`: the name of the table in the query."""
     return (
         f"EXISTS (SELECT 1 FROM jq_gap g WHERE g.kind = {FORGOTTEN} "
         f"AND g.source = {event}.source AND g.shard = {event}.shard AND {event}.branch < g.epoch "

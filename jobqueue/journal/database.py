@@ -1,4 +1,4 @@
-"""Opening a journal by its URL: an engine for those who read it, a store for its writer."""
+"""Opens a journal by its URL: an engine for readers, a store for the writer."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from jobqueue.journal.stores import sqlite
 from jobqueue.journal.url import Address, Empty, Refused, address
 
 _Result = TypeVar("_Result")
-_AGAIN_S = 0.01  # after which a file that was locked is tried again
-# What no repetition helps; the drivers have no common code for it.
+_AGAIN_S = 0.01  # the pause before a locked file is tried again
+# Errors that a retry cannot fix, by their texts: the drivers have no common codes for them.
 _FORBIDDEN = ("permission denied", "command denied", "readonly database")
 _NO_DATABASE = ("unable to open database file", "not a database")
 
 
 async def open_engine(url: str) -> AsyncEngine:
-    """An engine on a journal that is there, to read it; close it with `dispose`.
+    """An engine for reading an existing journal; close it with `dispose`.
 
-    Raises Refused where it cannot be used, Away where it cannot be reached.
+    Raises Refused if the journal cannot be used, Away if it cannot be reached.
     """
     where = address(url)
     if where.kind == "sqlite":
@@ -41,7 +41,7 @@ async def open_engine(url: str) -> AsyncEngine:
 
 
 async def open_store(url: str) -> Store:
-    """A store of one writer; an empty database gets its tables. Raises Refused and Away, as `open_engine` does."""
+    """A store for one writer; an empty database gets its tables. Raises Refused and Away, as `open_engine` does."""
     where = address(url)
     if where.kind == "sqlite":
         _keep_from_others(where.path)
@@ -54,13 +54,13 @@ async def open_store(url: str) -> Store:
 
 
 async def _set_up(where: Address) -> None:
-    """Set what SQLite sets in a file before its first table is made. Raises Refused and Away."""
+    """Apply the settings that SQLite must have in a file before its first table is created. Raises Refused and Away."""
     until = time.monotonic() + sqlite.LOCKED_S
     async with _engine(where) as engine:
         while True:
             try:
                 return await run_in(engine, schema.set_up_sqlite)
-            except Away:  # SQLite does not wait here where another process does this at the same time
+            except Away:  # SQLite does not wait here while another process does the same
                 if time.monotonic() > until:
                     raise
             await asyncio.sleep(_AGAIN_S)
@@ -93,11 +93,11 @@ async def _engine(where: Address) -> AsyncIterator[AsyncEngine]:
 
 
 async def engine_of(where: Address) -> AsyncEngine:
-    """An engine on a server that answers and is new enough, or on a file. Raises Refused, Away."""
+    """An engine for a server, which must answer and be new enough, or for a file. Raises Refused, Away."""
     if where.kind == "sqlite":
         sqlite.check_version()
         _must_have_folder(where.path)
-        # Without a pool: a connection to a file costs nothing, and none is left in a thread.
+        # Without a pool: a connection to a file costs nothing, and no connection is left behind in a thread.
         file = URL.create("sqlite+aiosqlite", database=where.path)
         options = {"timeout": sqlite.LOCKED_S, "factory": sqlite.RolledBack}
         return create_async_engine(file, connect_args=options, poolclass=NullPool)
@@ -107,7 +107,7 @@ async def engine_of(where: Address) -> AsyncEngine:
 
 
 async def run_in(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _Result:
-    """Do something with a connection, without a commit. Raises Refused, Away."""
+    """Run `work` on a connection, without a commit. Raises Refused, Away."""
     try:
         async with engine.connect() as connection:
             return await connection.run_sync(work)
@@ -123,12 +123,12 @@ async def run_in(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> 
 
 
 def _keep_from_others(path: str) -> None:
-    """Make the file, if it is not there, for its owner only: it will hold the bodies of jobs.
+    """Create the file, if it does not exist, for its owner only: it will hold the bodies of jobs.
 
-    One that is there is not opened: to close it would end this process's locks on it, which SQLite relies on
+    An existing file is not opened: closing it would end this process's locks on it, which SQLite relies on
     (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
-    with contextlib.suppress(OSError):  # said when it is opened
+    with contextlib.suppress(OSError):  # reported when the file is opened
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

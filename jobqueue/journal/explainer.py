@@ -1,5 +1,5 @@
-"""Explains a job to whoever asks the service: joins what Redis knows, what the journal has, and what the stream has
-behind that, so that it is true to the moment."""
+"""Explains a job to callers of the service: joins what Redis knows, what the journal has, and what the stream has after
+the journal's position, so that the answer is up to date."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 READ_S = 2.0
 """For how long an answer waits for the journal."""
 MOST_EXPLAINED = 10
-"""Waits of a job that are looked up in the journal, the longest first."""
+"""How many waits of a job are looked up in the journal, the longest first."""
 NO_JOURNAL = "this service has no journal: this is what the record alone knows"
 AWAY = "the journal cannot be read now: this is what the record alone knows"
 _SLOW = "the journal did not say in time why it waited"
@@ -46,8 +46,8 @@ class Explainer:
     def __init__(
         self, pool: Pool, pollers: Pollers, bounds: Callable[[str], Bounds], url: str = "", source: str = ""
     ) -> None:
-        """`url`: of the journal; empty: there is none. `source`: what this namespace is called there. `bounds`: of the
-        dead letters of a topic."""
+        """`url`: the URL of the journal, or empty if there is none. `source`: the name of this namespace in the
+        journal. `bounds`: returns the bounds of a topic's dead letters."""
         self._pool = pool
         self._pollers = pollers
         self._bounds = bounds
@@ -62,11 +62,11 @@ class Explainer:
             await self._opened.close()
 
     async def explain(self, job_id: str, life: Life = None, within: str = "") -> Answer:
-        """The answer about a job; `within`: the topics that the caller reaches. Raises NotFound, Unavailable."""
+        """The answer about a job. `within`: the topics that the caller may reach. Raises NotFound, Unavailable."""
         reading = _Reading(asyncio.get_running_loop().time() + READ_S)
         shard = shard_of(job_id, len(self._pool.keys))
         journal = await reading.of(self._journal(), AWAY) if self._url else None
-        # In this order nothing is missed: what is drained meanwhile is in SQL before it leaves the stream.
+        # This order misses nothing: an entry that is drained meanwhile is in SQL before it leaves the stream.
         begin = await reading.of(journal.position(shard), AWAY) if journal else None
         found = await standing(self._pool, job_id, within)
         now = Now(found, notes=reading.notes)
@@ -84,7 +84,7 @@ class Explainer:
 
     async def _journal(self) -> Journal:
         """The journal, opened at its first use. Raises Away, Refused."""
-        # What a service without a journal does not load.
+        # A service without a journal does not load these modules.
         from jobqueue.journal.database import open_engine  # noqa: PLC0415
         from jobqueue.journal.history import Journal  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ class Explainer:
         return history
 
     async def _ask(self, now: Now, found: Standing) -> None:
-        """Ask for what is not in the job's shard."""
+        """Complete `now` with what is not in the job's shard."""
         job = found.job
         if job is None:
             return
@@ -115,7 +115,7 @@ class Explainer:
         if job.state is State.READY:
             known = await self._pollers.read()
             rows = [row for row in known.rows if job.topic in row.topics]
-            # Of many workers only some are listed: whether others poll the topic is not known.
+            # If there are many workers, only some are listed: whether others poll the topic is not known.
             now.polling = rows if rows or not (known.other_waiting or known.other_jobs) else None
             now.closed, now.limit = await closed(self._pool, job.topic), self._pool.limits.get(job.topic)
         if job.state is State.DEAD:
@@ -124,9 +124,10 @@ class Explainer:
     async def _explained(
         self, reading: _Reading, journal: Journal, now: Now, history: History, lives: Sequence[int]
     ) -> dict[Place, Meanwhile]:
-        """What is known of the waits of some lives; that of the wait that lasts goes to `now`."""
+        """What is known about the waits of some lives, by the places that ended them. What is known about a wait that
+        still lasts goes to `now`."""
         found = now.standing
-        assert found is not None  # it was asked
+        assert found is not None  # Redis was asked
         if not found.is_told:
             now.notes.append(_OFF)
         explained: dict[Place, Meanwhile] = {}
@@ -143,7 +144,7 @@ class Explainer:
         return explained
 
     def _waits(self, found: Standing, history: History, lives: Sequence[int]) -> list[Wait]:
-        """The waits of some lives, the one that lasts first, then the longest."""
+        """The waits of some lives: first the one that still lasts, then the others, the longest first."""
         job = found.job
         lasting = []
         if job and job.state is State.READY and job.created in lives:
@@ -153,7 +154,7 @@ class Explainer:
 
 
 class _Reading:
-    """What is read of the journal for one answer: until a time, and without an error."""
+    """Reads from the journal for one answer, until a deadline and without raising errors."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -161,7 +162,8 @@ class _Reading:
         self.notes: list[str] = []
 
     async def of(self, asked: Coroutine[Any, Any, T], note: str) -> T | None:
-        """What the journal answers; None, with a note, where it does not, and from then on."""
+        """Returns what the journal answers. If it does not answer, adds the note and returns None, also for all later
+        questions."""
         if self._is_away:
             asked.close()
             return None
@@ -176,7 +178,8 @@ class _Reading:
 
 
 async def explain_from(url: str, source: str | None, job_id: str, life: Life = None) -> Answer:
-    """The answer of a journal alone; `source`: None where it has only one. Raises NotFound, Away, Refused."""
+    """The answer from a journal alone. `source`: None for the only source of the journal. Raises NotFound, Away,
+    Refused."""
     from jobqueue.journal.database import open_engine  # noqa: PLC0415 - as above
     from jobqueue.journal.history import Journal, source_of  # noqa: PLC0415
 
@@ -188,7 +191,7 @@ async def explain_from(url: str, source: str | None, job_id: str, life: Life = N
 
 
 async def explain_of(journal: Journal, job_id: str, life: Life = None) -> Answer:
-    """As `explain_from`, of a journal that is open."""
+    """Like `explain_from`, for a journal that is already open."""
     history = await journal.history(job_id)
     if not (history.events or history.newest):
         raise unknown(history, is_asked=False)

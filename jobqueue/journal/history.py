@@ -22,14 +22,14 @@ from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused
 
 MOST_EVENTS = 10_000
-"""Of a job; older ones are left out."""
+"""How many events of a job are read; older ones are left out."""
 _MOST_GAPS = 1000
-_MOST_LIVES = 100  # the newest lives of a job, for which it is looked up whether a schedule made them
-_MOST_PAUSES = 500  # of a topic and a shard, the newest ones
-_MOST_COUNTED = 300_000  # events that one wait may cost
-_MOST_MINUTES = 1440  # of a wait; during a longer one deliveries are not counted
+_MOST_LIVES = 100  # how many of a job's newest lives are checked for having been made by a schedule
+_MOST_PAUSES = 500  # of a topic in a shard, the newest ones
+_MOST_COUNTED = 300_000  # events that may be read for one wait
+_MOST_MINUTES = 1440  # of a wait; deliveries during a longer wait are not counted
 _EXACT_MINUTES = 10
-_LOOKED_BACK = (60, 1440)  # minutes in which the last delivery of a topic is sought
+_LOOKED_BACK = (60, 1440)  # minutes to look back for the last delivery of a topic
 _MINUTE_US = 60_000_000
 _DELIVERED = (Verb.POP, Verb.TAKE)
 
@@ -48,7 +48,7 @@ _NEWEST = [
 
 
 class Journal:
-    """A journal, read for one source. Its methods raise Away where the database cannot be asked."""
+    """A journal, read for one source. Its methods raise Away if the database cannot be reached."""
 
     def __init__(self, engine: AsyncEngine, source: str) -> None:
         self._engine = engine
@@ -75,7 +75,7 @@ class Journal:
         return None if row is None else (row.ms, row.seq)
 
     async def history(self, job_id: str, shard: int | None = None) -> History:
-        """What SQL has about a job. `shard`: the job's shard; None: the one that its events name."""
+        """What SQL has about a job. `shard`: the job's shard, or None for the one that its events name."""
         async with self._asking() as connection:
             rows = (await connection.execute(self._events_of(job_id))).all()
             newest = (await connection.execute(self._newest_of(job_id))).first()
@@ -95,7 +95,7 @@ class Journal:
             )
 
     async def _occurred(self, connection: AsyncConnection, job_id: str, events: Sequence[Told]) -> dict[Place, str]:
-        """The entries in which a schedule made the job, with its name."""
+        """The entries in which a schedule made the job, each with the name of the schedule."""
         name = job_id.partition("@")[0]
         added = [event.ms for event in events if event.verb == Verb.ADD]
         if name == job_id or not added:
@@ -138,8 +138,8 @@ class Journal:
         ]
 
     async def _bounds(self, connection: AsyncConnection, shard: int | None) -> tuple[int | None, int | None]:
-        """From when, and until when, the journal covers a shard (None: all), in us. The events that it keeps may begin
-        later than the journal itself did."""
+        """The times from which and until which the journal covers a shard (None for all shards), in us. The events that
+        it still keeps may begin later than the journal itself did."""
         which = [_position.source == self._source] + ([] if shard is None else [_position.shard == shard])
         query = select(func.min(_position.since), func.min(_position.time)).where(*which)
         since, until = (await connection.execute(query)).one()
@@ -150,7 +150,7 @@ class Journal:
         return max(since, first or 0), until
 
     async def meanwhile(self, wait: Wait, history: History) -> Meanwhile:
-        """What is known of a wait of a job with this history."""
+        """What is known about a wait of the job with this history."""
         found = Meanwhile(wait.begin, wait.end)
         async with self._asking() as connection:
             since, until = await self._bounds(connection, None)
@@ -178,14 +178,14 @@ class Journal:
             .limit(_MOST_PAUSES)
         )
         told = [((ms, seq), rest) for ms, seq, *rest in await connection.execute(query)]
-        # A Redis that was emptied has no pauses: how much later than its last entry that was is not known.
+        # A Redis that was emptied has no pauses. How long after its last entry it was emptied is not known.
         told += [(gap.end, [gap.end[0] * 1000, Verb.RESUME, 0]) for gap in history.gaps if gap.is_emptied]
         in_order = (each for _, each in sorted(told, key=lambda one: one[0]))
         return [pause for pause in pauses_of(in_order) if _is_in(pause, wait)]
 
     async def _count(self, connection: AsyncConnection, wait: Wait, end: int, found: Meanwhile) -> None:
-        """Count what was delivered until `end`: by minutes first, which cost little and are kept longest; and job by
-        job where these are not too many."""
+        """Count the deliveries until `end`: first by minutes, which cost little and are kept longest; then job by job,
+        if there are not too many."""
         own = int(wait.place is not None and end == wait.end)
         minutes = list(range(wait.begin // _MINUTE_US, end // _MINUTE_US + 1))
         if len(minutes) > _MOST_MINUTES:
@@ -202,7 +202,8 @@ class Journal:
             found.delivered, found.is_least, found.of_any_priority = whole, True, True
 
     async def _deliveries(self, connection: AsyncConnection, topic: str, minutes: Sequence[int]) -> dict[int, int]:
-        """How many jobs of a topic were delivered, by minute. A range of minutes would be read with all topics."""
+        """How many jobs of a topic were delivered, by minute. The query lists the minutes, because a range of minutes
+        would be read for all topics."""
         query = (
             select(_minute.minute, func.sum(_minute.events))
             .where(_minute.minute.in_(minutes), _minute.source == self._source, _minute.topic == topic)
@@ -214,8 +215,8 @@ class Journal:
     async def _count_each(
         self, connection: AsyncConnection, wait: Wait, end: int, total: int, minutes: Sequence[int], found: Meanwhile
     ) -> bool:
-        """Count the jobs that were delivered before one; returns whether that was possible. Where not all events are
-        kept, the minutes count more of them."""
+        """Count the jobs that were delivered before the waiting one. Returns False if there are too many events to
+        count. If not all events are kept, the sums by minute count more deliveries than the events show."""
         first, last = minutes[0] * _MINUTE_US, (minutes[-1] + 1) * _MINUTE_US
         cost = await self._events_in(connection, minutes)
         if cost > _MOST_COUNTED:
@@ -245,7 +246,8 @@ class Journal:
         return int((await connection.execute(query)).scalar() or 0)
 
     async def last_delivery(self, topic: str, now_us: int) -> int | None:
-        """The start, in us, of the last minute in which a job of the topic was delivered; None if none was in a day."""
+        """The start, in us, of the last minute in which a job of the topic was delivered, or None if none was delivered
+        in the last day."""
         now = now_us // _MINUTE_US
         async with self._asking() as connection:
             for back in _LOOKED_BACK:
@@ -256,7 +258,7 @@ class Journal:
 
 
 async def source_of(engine: AsyncEngine, given: str | None) -> str:
-    """The source to read: the one that is given, or the only one. Raises Refused, Away."""
+    """The source to read: the given one, or the only one. Raises Refused, Away."""
     try:
         async with engine.connect() as connection:
             found = await connection.execute(select(_position.source).distinct().order_by(_position.source))
@@ -275,7 +277,8 @@ def _overlaps(wait: Wait) -> Any:
 
 
 def pauses_of(told: Iterable[Sequence[int]]) -> list[Pause]:
-    """The pauses of a topic from its events: when (us), the verb, and until when (ms; 0: until it is resumed)."""
+    """The pauses of a topic, from its events. `told`: the time (us) of each event, its verb, and when the pause ends
+    (ms; 0 if it lasts until it is resumed)."""
     pauses: list[Pause] = []
     for at, verb, until in told:
         if pauses and (pauses[-1].end is None or pauses[-1].end > at):

@@ -1,8 +1,8 @@
-"""What keeps a journal from growing for ever: old rows are deleted, days come and go.
+"""Keeps a journal from growing for ever: deletes old rows, and creates and drops the partitions of days.
 
-Events go by the time of their entry; ended jobs and tokens, and removed schedules, by their end; sums by their minute;
-what lives stays. All is deleted in steps, so that no transaction is long, except whole days of events in PostgreSQL and
-MariaDB, where `jq_event` has a partition for each day (UTC): that is dropped at once. An event of a day without a
+Events are deleted by the time of their entry; ended jobs and tokens, and removed schedules, by their end; sums by their
+minute. Live jobs, tokens and schedules stay. Rows are deleted in steps, so that no transaction is long. In PostgreSQL
+and MariaDB, `jq_event` has a partition for each day (UTC), which is dropped as a whole. An event of a day without a
 partition goes to the default one. SQLite has no partitions.
 """
 
@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 DAY_MS = 86_400_000
-_BEHIND, _AHEAD = 1, 2  # days; events of yesterday may still be in the stream when a journal is founded
+_BEHIND, _AHEAD = 1, 2  # days; events of yesterday may still be in the stream when a journal is created
 _DEFAULT = {"postgresql": "jq_event_default", "mysql": "p_default"}
 _FIRST = date(1970, 1, 1)
 Change = list[str]
@@ -46,7 +46,7 @@ def first(kind: str, now_ms: int) -> list[str]:
 
 
 def there(connection: Connection) -> list[date]:
-    """The days that have a partition, in their order."""
+    """The days that have a partition, in order."""
     kind = connection.dialect.name
     if kind == "postgresql":
         query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'jq_event'::regclass"
@@ -62,8 +62,8 @@ def there(connection: Connection) -> list[date]:
 
 
 def missing(connection: Connection, now_ms: int) -> list[Change]:
-    """What makes the partitions that are not there, but for days before the first one. Events of these days that the
-    default partition has move to them."""
+    """The changes that create the missing partitions, except for days before the first existing one. Events of these
+    days that are in the default partition move to the new ones."""
     kind, days = connection.dialect.name, there(connection)
     wanted = [day for day in days_to_have(now_ms) if day not in days and (not days or day > days[0])]
     if kind == "postgresql":
@@ -74,7 +74,7 @@ def missing(connection: Connection, now_ms: int) -> list[Change]:
 
 
 def beyond(connection: Connection, before_ms: int) -> list[Change]:
-    """What drops the days whose events are all from before that time."""
+    """The changes that drop the days whose events are all older than a time."""
     kind, days = connection.dialect.name, [day for day in there(connection) if _end(day) <= before_ms]
     if kind == "postgresql":
         return [[f"DROP TABLE {_name(day)}"] for day in days]
@@ -84,7 +84,7 @@ def beyond(connection: Connection, before_ms: int) -> list[Change]:
 
 
 def default_of(kind: str) -> str | None:
-    """The default partition, as the source of a query; None where there are no partitions."""
+    """The default partition, as the source of a query; None if there are no partitions."""
     return {"postgresql": "jq_event_default", "mysql": "jq_event PARTITION (p_default)"}.get(kind)
 
 
@@ -109,11 +109,11 @@ def _values(day: date) -> str:
 
 
 def _make(day: date) -> Change:
-    """What makes a partition of PostgreSQL, which cannot be made while the default one has events of its day."""
+    """The change that creates a partition in PostgreSQL. Events of its day must leave the default partition first."""
     name, default = _name(day), _DEFAULT["postgresql"]
     events = f"ms >= {_end(day) - DAY_MS} AND ms < {_end(day)}"
     return [
-        f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE",  # so that no event of that day comes meanwhile
+        f"LOCK TABLE {default} IN ACCESS EXCLUSIVE MODE",  # so that no event of that day is added meanwhile
         f"CREATE TABLE {name} (LIKE jq_event INCLUDING ALL)",
         f"WITH moved AS (DELETE FROM {default} WHERE {events} RETURNING *) INSERT INTO {name} SELECT * FROM moved",
         f"ALTER TABLE jq_event ATTACH PARTITION {name} {_values(day)}",
@@ -128,10 +128,10 @@ def _listed(days: Iterable[date]) -> str:
 log = structlog.get_logger()
 
 STEP = 10_000  # rows
-_VACUUM = 2_000  # pages of SQLite that are given back in a step
+_VACUUM = 2_000  # SQLite pages that are freed in a step
 _LOCK = "jobqueue journal keeping"
 _LOCK_NUMBER = 0x6A716B70
-_PATIENCE_S = 2  # for a table that someone reads: who waits to drop it holds up all others
+_PATIENCE_S = 2  # how long to wait for a table that is being read: waiting to drop it blocks everyone else
 _LOCKED_POSTGRESQL, _LOCKED = "55P03", 1205
 _MINUTE_MS = 60_000
 _PAUSE_MS = 60_000
@@ -139,11 +139,11 @@ _PAUSE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """How long what is kept, in ms. None: for ever."""
+    """How long each kind of row is kept, in ms; None for ever."""
 
     events: int | None = None
     jobs: int | None = None
-    """After their end; of schedules and tokens likewise."""
+    """Counted from the end of the job; also for schedules and tokens."""
     minutes: int | None = None
 
 
@@ -156,12 +156,12 @@ class Keeper:
         self._outside: tuple[int, int] | None = None
 
     async def step(self, now_ms: int) -> bool:
-        """Make the days that come, and delete what is too old, `STEP` rows of a table at most; to be called between
-        batches. Returns whether more is to be deleted: then the next step is due at once. It does nothing while nothing
-        is left to delete and less than a minute has passed.
+        """Create the partitions of the coming days, and delete what is too old, at most `STEP` rows of a table. Must be
+        called between batches. Returns True if there is more to delete: then the next step is due at once. Does nothing
+        while nothing is left to delete and less than a minute has passed.
 
-        `now_ms`: the time of Redis. Another process that does the same meanwhile is left to it. A day that cannot be
-        made or dropped is logged, and tried again. Raises DBAPIError where the database is away.
+        `now_ms`: the time of Redis. If another process is doing the same, this step leaves it to that process. A day
+        that cannot be created or dropped is logged, and tried again. Raises DBAPIError if the database is away.
         """
         if self._next_ms - _PAUSE_MS <= now_ms < self._next_ms:
             return False
@@ -174,7 +174,7 @@ class Keeper:
         return has_more
 
     def _keep(self, connection: Connection, now_ms: int) -> bool:
-        """Returns whether there is more to delete."""
+        """Returns True if there is more to delete."""
         kind = connection.dialect.name
         if not _is_alone(connection):
             return False
@@ -190,7 +190,7 @@ class Keeper:
             _let_others(connection)
 
     def _look_outside(self, connection: Connection, kind: str) -> None:
-        """Tell of events that no day takes: they are deleted by rows, which costs more."""
+        """Log events that belong to no day's partition: they are deleted row by row, which costs more."""
         first, last = connection.exec_driver_sql(f"SELECT MIN(ms), MAX(ms) FROM {default_of(kind)}").one()
         found = None if first is None else (first, last)
         if found and found != self._outside:
@@ -200,7 +200,7 @@ class Keeper:
 
 
 def _is_alone(connection: Connection) -> bool:
-    """Whether no other process keeps this journal now."""
+    """Acquire the lock of this journal. Returns False if another process has it."""
     kind = connection.dialect.name
     if kind == "sqlite":
         return True
@@ -224,18 +224,19 @@ def _lock_name() -> str:
 
 
 def _change_days(connection: Connection, periods: Periods, now_ms: int) -> None:
-    """Drop and make partitions, each in a transaction of its own, whether or not the others can be."""
+    """Drop and create partitions, each in a transaction of its own. A failure does not stop the others, unless the
+    table is locked."""
     old = [] if periods.events is None else beyond(connection, now_ms - periods.events)
     new = missing(connection, now_ms)
     connection.commit()
     for changes in (old, new):
         for change in changes:
             if not _is_changed(connection, change):
-                break  # somebody reads the table: batches wait once
+                break  # the table is being read: batches have to wait only once
 
 
 def _is_changed(connection: Connection, change: Change) -> bool:
-    """Change a partition, in a transaction; False: somebody has the table. Raises DBAPIError where the database is
+    """Change a partition, in a transaction. Returns False if the table is locked. Raises DBAPIError if the database is
     away."""
     limit = {
         "postgresql": f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'",
@@ -255,7 +256,7 @@ def _is_changed(connection: Connection, change: Change) -> bool:
 
 
 def _is_locked(error: DBAPIError) -> bool:
-    """Whether a lock could not be had in time."""
+    """Returns True if a lock could not be acquired in time."""
     said = error.orig
     return (
         getattr(said, "sqlstate", None) == _LOCKED_POSTGRESQL or (getattr(said, "args", None) or (None,))[0] == _LOCKED
@@ -263,7 +264,7 @@ def _is_locked(error: DBAPIError) -> bool:
 
 
 def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Sequence[str], str]]:
-    """What is deleted by rows: a table, its key, and a condition."""
+    """What is deleted row by row: for each table, its key and a condition."""
     if periods.events is not None:
         before = now_ms - periods.events
         events = default_of(kind) or "jq_event"
@@ -279,7 +280,7 @@ def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Se
 
 
 def _delete(connection: Connection, kind: str, table: str, key: Sequence[str], where: str) -> int:
-    """Delete a step of rows; returns how many."""
+    """Delete at most `STEP` rows; returns how many were deleted."""
     names = ", ".join(key)
     some = f"FROM {table} WHERE {where} LIMIT {STEP}"
     statement = {

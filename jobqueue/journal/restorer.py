@@ -1,4 +1,4 @@
-"""Brings jobs back for whoever asks the service: by the journal of its settings, which another process drains."""
+"""Brings jobs back for callers of the service, from the journal in its settings, which another process writes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jobqueue.journal.url import Refused
 if TYPE_CHECKING:
     from jobqueue.journal.restoring.reading import Choice, Reading, Sums
 
-PATIENCE_S = 10.0  # for a journal or a Redis that does not get on
+PATIENCE_S = 10.0  # for a journal or a Redis that makes no progress
 
 
 class Restorer:
-    """Restores by one journal. `source`: what the namespace is called there."""
+    """Restores from one journal. `source`: the name of the namespace in the journal."""
 
     def __init__(self, pool: Pool, url: str, source: str) -> None:
         self._pool = pool
@@ -27,7 +27,7 @@ class Restorer:
         self._source = source
 
     async def one(self, job_id: str, within: str) -> int:
-        """Bring a job back, as a new life if it has ended; how many came back. Raises NotFound, Unavailable."""
+        """Bring a job back, as a new life if it has ended; returns how many came back. Raises NotFound, Unavailable."""
         from jobqueue.journal.restoring import restore  # noqa: PLC0415 - what a service without a journal does not load
         from jobqueue.journal.restoring.reading import Choice, Sums  # noqa: PLC0415
         from jobqueue.journal.restoring.runs import Run  # noqa: PLC0415
@@ -41,7 +41,8 @@ class Restorer:
             return _came_back(sums)
 
     async def all(self, within: str, *, skips_overdue: bool) -> int:
-        """Bring back all that Redis does not know, schedules too; how many jobs came back. Raises Unavailable."""
+        """Bring back all jobs and schedules that Redis does not know; returns how many jobs came back. Raises
+        Unavailable."""
         from jobqueue.journal.restoring.reading import Choice  # noqa: PLC0415 - as above
 
         choice = Choice(topics=within, overdue="skip" if skips_overdue else "run")
@@ -74,7 +75,7 @@ class Restorer:
 
 
 def _came_back(sums: Sums) -> int:
-    """How many came back. Raises NotFound where the journal has too little of the job."""
+    """How many came back. Raises NotFound if the journal does not have all of the job."""
     if sums.left:
         (why,) = sums.named
         raise NotFound(f"the journal does not have all of this job ({why.replace('_', ' ')})")

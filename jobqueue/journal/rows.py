@@ -1,4 +1,4 @@
-"""From events (buckets/events) to the rows that a batch writes, and to the sums by minute (`jq_minute`)."""
+"""Turns events (buckets/events) into the rows that a batch writes, and into the sums by minute (`jq_minute`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _MINUTE_US = 60_000_000
 
 
 def minutes_of(events: Iterable[Row]) -> list[Row]:
-    """Sum events up. The rows are sorted by their keys, so that writers of several shards take them in one order."""
+    """Sum events up. The rows are sorted by their keys, so that writers of several shards write them in the same
+    order."""
     sums: dict[tuple[str, int, str, int, int], list[float]] = {}
     for row in events:
         verb = row[_VERB]
@@ -55,12 +56,13 @@ def _add_first(sums: list[float], late_s: float) -> None:
 
 
 def _rounded(row: Row) -> Row:
-    """A sum of seconds is one of whole microseconds."""
+    """Round the sum of seconds to whole microseconds."""
     return (*row[: _KEY + 2], round(row[_KEY + 2], 6), *row[_KEY + 3 :])
 
 
 def less(minutes: Sequence[Row], counted: Iterable[Row]) -> list[Row]:
-    """Sums without those events, which were counted before. The largest lateness stays: it was counted, too."""
+    """The sums without the events in `counted`, which were counted before. The largest lateness stays, because it was
+    counted, too."""
     left = {row[:_KEY]: row for row in minutes}
     for row in minutes_of(counted):
         if (held := left.get(row[:_KEY])) is not None:
@@ -77,13 +79,13 @@ Kept = Literal["all", "ends", "none"]
 Unread = tuple[bytes, bytes, str]
 """In place of an event that cannot be read: its id, its value, and why."""
 WALKED = -1
-"""The branch of what a walk has read."""
+"""The branch of events that a walk has read."""
 
 _ENDED = (State.FINISHED, State.DELETED)
 _TOLD_VERBS = {Verb.ADD, Verb.REPLACE, Verb.IMPORT, Verb.RESTORE}
 _TOLD_STATES = {*_ENDED, State.DEAD, 0}
-_WHO, _REASON, _INSTANCE = 255, 1024, 96  # characters of the columns
-_MOST_BLOCKS = 1024  # optional blocks that are remembered
+_WHO, _REASON, _INSTANCE = 255, 1024, 96  # sizes of the columns, in characters
+_MOST_BLOCKS = 1024  # optional blocks that are cached
 
 
 @dataclass(slots=True)
@@ -99,24 +101,24 @@ class Rows:
 
 @dataclass(slots=True)
 class _Told:
-    """What a batch tells of a job: its newest event, with what earlier ones of the same life have told."""
+    """What a batch knows about a job: its newest event, completed from earlier events of the same life."""
 
     event: Event
     place: tuple[int, int, int]
     at: int
-    options: bytes | None  # None: not told
+    options: bytes | None  # None if no event has them
     body: str | None
-    is_missed: bool  # its body is another one, which was not told
+    is_missed: bool  # the job has a new body, which no event has
     state: int
 
 
 class Collector:
     """Makes the rows of a batch from the entries of a shard, in their order.
 
-    `branch`: 0; the epoch, of events up to the place to which the stream had been drained before Redis went back (the
-    store takes out what it has from before, which needs `may_repeat`); or WALKED. `events` and `bodies`: what is kept
-    of them. Events up to the place `counted` (ms, seq) that are not kept are not added to the minutes either: when
-    Redis went back, its stream tells again what was counted.
+    `branch`: 0 for new events; the epoch for events up to the place to which the stream had been drained before Redis
+    went back (the store leaves out those that it has already, which needs `may_repeat`); or `WALKED`. `events` and
+    `bodies`: which of them are kept. Events up to the place `counted` (ms, seq) that are not kept are not added to the
+    minutes either: after Redis went back, its stream repeats events that were already counted.
     """
 
     def __init__(
@@ -176,7 +178,7 @@ class Collector:
         if not event.after:
             self._set_aside(event, place, held)
             return
-        # A tombstone mostly keeps no options; what they were is still worth knowing.
+        # Most tombstones keep no options, but the job's earlier options are still worth knowing.
         options = event.options if event.has_options or event.after in _ENDED else b""
         is_missed = event.verb == Verb.REWRITE and body is None
         if held is not None and held.event.created == event.created:
@@ -187,14 +189,14 @@ class Collector:
         self._jobs[event.id] = _Told(event, place, event.at, options, body, is_missed, event.after)
 
     def _set_aside(self, event: Event, place: tuple[int, int, int], held: _Told | None) -> None:
-        """It is set aside, or vanished: nothing else is told of it."""
+        """Note that the job was set aside or has vanished: nothing else is known about it."""
         if held is None:
             self._jobs[event.id] = _Told(event, place, event.at, None, None, False, 0)
         else:
             held.place, held.at, held.state = place, event.at, 0
 
     def rows(self) -> Rows:
-        """What was added, as rows."""
+        """The rows for what was added."""
         events, counted = self._events, self._events
         if self._kept != "all":
             events = [] if self._kept == "none" else [row for row in events if _is_end(row)]
@@ -212,7 +214,7 @@ class Collector:
     def _job_row(self, told: _Told) -> Row:
         event, options = told.event, told.options
         worker, reason = words_of(options, event.lease_ended)
-        # A row of no life: all that is known is that it was set aside.
+        # A row with life 0: all that is known is that the job was set aside.
         life = event.created if event.after else 0
         ended = told.at if not told.state or told.state in _ENDED else None
         kept = (2 if told.is_missed else 1) if self._bodies else 0
@@ -232,8 +234,8 @@ _blocks: dict[bytes, tuple[str | None, str | None]] = {}
 
 
 def words_of(options: bytes | None, lease_ended: bool) -> tuple[str | None, str | None]:
-    """The worker and the reason in an optional block, None where it has none; of a job that died as its lease ended,
-    this is the reason."""
+    """The worker and the reason in an optional block, each None if it has none. If a job died because its lease ended,
+    that is the reason."""
     worker, reason = _words_in(options) if options else (None, None)
     return worker, LEASE_ENDED if lease_ended else reason
 
@@ -250,5 +252,5 @@ def _words_in(options: bytes) -> tuple[str | None, str | None]:
 
 
 def _text(raw: bytes | None, most: int) -> str | None:
-    # PostgreSQL takes NUL in no text; what cannot be read must not hide the rest.
+    # PostgreSQL accepts no NUL in text; bytes that cannot be decoded must not hide the rest.
     return None if raw is None else raw.decode("utf-8", "replace").replace("\0", "\ufffd")[:most]

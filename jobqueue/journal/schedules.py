@@ -1,7 +1,7 @@
-"""From events of schedules to the rows of `jq_schedule` that a batch writes, one a schedule.
+"""Turns events of schedules into the rows of `jq_schedule` that a batch writes, one per schedule.
 
-A row without a definition only changes the one that is there: its times, if it is of the same revision; or, without a
-revision, it says that the schedule is gone.
+A row without a definition only changes the existing row: with a revision, it changes the times if the existing row has
+the same revision; without a revision, it says that the schedule is gone.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _DEFINITION, _REVISION = _COLUMNS.index("definition"), _COLUMNS.index("revision"
 
 @dataclass(slots=True)
 class _Told:
-    """What a batch tells of a schedule."""
+    """What a batch knows about a schedule."""
 
     schedule: Schedule | None
-    """None: only that it is gone."""
+    """None if only its removal is known."""
     place: tuple[int, int, int]
     at: int
     gone: int | None = None
 
 
 class ScheduleRows:
-    """What a batch tells of the schedules of a shard. `bodies`: whether the bodies of their occurrences are kept."""
+    """What a batch knows about the schedules of a shard. `bodies`: whether the bodies of their occurrences are kept."""
 
     def __init__(self, source: str, shard: int, *, bodies: bool) -> None:
         self._source, self._shard, self._bodies = source, shard, bodies
         self._told: dict[str, _Told] = {}
 
     def tell(self, event: Event, place: tuple[int, int, int]) -> None:
-        """Add an event; they come in their order."""
+        """Add an event; events must be added in their order."""
         name, schedule = event.id.removeprefix(SCHEDULE), event.schedule
         held = self._told.get(name)
         if schedule is None:
@@ -54,7 +54,7 @@ class ScheduleRows:
             self._told[name] = _Told(whole, place, event.at, held.gone)
 
     def rows(self) -> list[Row]:
-        """What was added, as rows."""
+        """The rows for what was added."""
         return [self._row(name, told) for name, told in self._told.items()]
 
     def _row(self, name: str, told: _Told) -> Row:
@@ -72,7 +72,7 @@ class _Definition(Struct):
 
 
 def topic_of(definition: bytes) -> str:
-    """The topic that a definition names; empty where it cannot be read."""
+    """The topic that a definition names; empty if the definition cannot be read."""
     try:
         return msgspec.json.decode(definition, type=_Definition).topic
     except ValueError:
@@ -80,12 +80,12 @@ def topic_of(definition: bytes) -> str:
 
 
 def _kept(definition: bytes, bodies: bool) -> tuple[str, str]:
-    """The topic of a definition, and what is kept of it."""
+    """The topic of a definition, and the part of the definition that is kept."""
     topic = topic_of(definition)
     if topic and not bodies:
         fields = msgspec.json.decode(definition, type=dict[str, Raw])
         definition = msgspec.json.encode({name: value for name, value in fields.items() if name != "body"})
-    # PostgreSQL takes NUL in no text.
+    # PostgreSQL accepts no NUL in text.
     return topic, definition.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
@@ -94,17 +94,17 @@ _OLDER = "source = {} AND name = {} AND (ms, seq, n) < ({}, {}, {})"
 
 
 class Change(NamedTuple):
-    """An update of rows that are there, with `{}` for each parameter, and the columns that give these."""
+    """An update of existing rows, with `{}` for each parameter, and the columns that the parameters come from."""
 
     statement: str
     columns: tuple[str, ...]
 
     def sql(self, parameter: Callable[[int], str]) -> str:
-        """The statement. `parameter`: how one is written, by its number."""
+        """The statement. `parameter`: returns the placeholder of a parameter, by its number."""
         return self.statement.format(*map(parameter, range(1, len(self.columns) + 1)))
 
     def values(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Its parameters for each row."""
+        """The parameters for each row."""
         return (tuple(row[_COLUMNS.index(name)] for name in self.columns) for row in rows)
 
 
@@ -113,7 +113,7 @@ MOVED = Change(
     f"WHERE gone IS NULL AND revision = {{}} AND {_OLDER}",
     ("start", "next", "last", *_PLACE, "at", "revision", "source", "name", *_PLACE),
 )
-"""Its time had come: only of a schedule that lives, and has that revision."""
+"""After an occurrence: changes a schedule only if it is live and has this revision."""
 GONE = Change(
     f"UPDATE jq_schedule SET ms = {{}}, seq = {{}}, n = {{}}, at = {{}}, gone = {{}} WHERE {_OLDER}",
     (*_PLACE, "at", "gone", "source", "name", *_PLACE),
@@ -121,10 +121,11 @@ GONE = Change(
 
 
 class Split(NamedTuple):
-    """The rows of schedules in a batch, by how they are written where they are newer than those that are there."""
+    """The rows of schedules in a batch, by how they are written. Each is written only if it is newer than the existing
+    row."""
 
     told: list[Row]
-    """The whole row."""
+    """Written as whole rows."""
     moved: list[Row]
     gone: list[Row]
 

@@ -1,7 +1,7 @@
-"""The schema of a journal: founding it, recognising it, and bringing an older one up to date.
+"""The schema of a journal: creating it, recognising it, and bringing an older one up to date.
 
-`jq_version` says which revision a database has (migrations/). A new database is founded as the newest revision is, from
-the tables; migrations are for what an older version has founded.
+`jq_version` says which revision a database has (migrations/). A new database is created at the newest revision, from
+the tables; migrations are for databases that an older version has created.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _version = Table("jq_version", MetaData(), Column("version_num", String(32), pri
 _PATIENCE_S = 60
 _SQLITE_SETTINGS = ("PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL")
 _GRANT = re.compile(r"GRANT (.+?) ON (?:`(.+?)`|\*)\.\* TO ")
-"""A line of SHOW GRANTS, with the pattern of a database; without one it is about all databases."""
+"""A line of SHOW GRANTS, with the pattern of a database, or without one if it applies to all databases."""
 _LOCK = 0x6A715F6A  # a number of our own among PostgreSQL's advisory locks
 
 
 def head() -> str:
-    """The revision that this version of jobqueue founds."""
+    """The revision that this version of jobqueue creates."""
     newest = _scripts().get_current_head()
     assert newest is not None
     return newest
@@ -45,12 +45,12 @@ def _scripts() -> ScriptDirectory:
 
 
 def set_up_sqlite(connection: Connection) -> None:
-    """Set what is set in a file before its first table is made."""
+    """Apply the settings that must be in a file before its first table is created."""
     _run(connection, _SQLITE_SETTINGS)
 
 
 def found_or_check(connection: Connection) -> None:
-    """Make the tables in a database that has none, else check that they are ours. Raises Refused."""
+    """Create the tables in a database that has none, otherwise check that they are ours. Raises Refused."""
     with _alone(connection):
         if _has_none(connection):
             _found(connection)
@@ -70,14 +70,15 @@ def check(connection: Connection) -> None:
 
 
 def may_make_tables(connection: Connection) -> bool:
-    """Return False if the user of a connection certainly may not make tables. MySQL does not show what a role gives."""
+    """Return False if the user of a connection certainly may not create tables. MySQL does not show the rights of a
+    role."""
     if connection.dialect.name == "postgresql":
         return bool(connection.execute(text("SELECT has_schema_privilege(current_schema(), 'CREATE')")).scalar())
     return not getattr(connection.dialect, "is_mariadb", False) or any(_grants_create(connection))
 
 
 def _grants_create(connection: Connection) -> Iterator[bool]:
-    """Whether each right of the user, or of a role that is active, is to make tables in this database."""
+    """For each right to create tables that the user or an active role has: whether it applies to this database."""
     here = text("SELECT DATABASE() LIKE :pattern")
     for line in connection.execute(text("SHOW GRANTS")).scalars().all():
         grant = _GRANT.match(line)
@@ -120,7 +121,7 @@ def migrate(connection: Connection) -> tuple[str, str]:
 
 
 def _revision(connection: Connection) -> str | None:
-    """None: no journal was founded here, or not to the end."""
+    """The revision of the journal, or None if no journal was created here, or not completely."""
     if not inspect(connection).has_table(_version.name):
         return None
     found = connection.execute(_version.select()).scalar()
@@ -128,7 +129,8 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _has_none(connection: Connection) -> bool:
-    """Whether nothing was founded, or not to the end, which only a database does that cannot undo tables."""
+    """Returns True if no journal was created, or not completely, which only happens in a database that cannot roll back
+    the creation of tables."""
     tables = set(inspect(connection).get_table_names())
     return not tables & {*metadata.tables, _version.name} or (
         _version.name in tables and connection.execute(_version.select()).first() is None
@@ -152,7 +154,7 @@ def _run(connection: Connection, statements: Iterable[str]) -> None:
 
 @contextmanager
 def _alone(connection: Connection) -> Iterator[None]:
-    """A transaction in which no other process founds or changes this journal."""
+    """A transaction in which no other process creates or changes the tables of this journal."""
     kind = connection.dialect.name
     if kind == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -178,7 +180,7 @@ def _makers(table: Table) -> list[ExecutableDDLElement]:
 
 
 def ddl(kind: str) -> list[str]:
-    """All statements that found a journal, for an administrator. `kind`: sqlite, postgresql, mysql or mariadb."""
+    """All statements that create a journal, for an administrator. `kind`: sqlite, postgresql, mysql or mariadb."""
     kind = "mysql" if kind == "mariadb" else kind
     dialect: Dialect = import_module(f"sqlalchemy.dialects.{kind}").dialect()
     made = [

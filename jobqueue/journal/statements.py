@@ -14,7 +14,7 @@ from jobqueue.journal.store import Batch, Position, Row
 
 
 def columns(table: Table) -> list[str]:
-    """The names of a table's columns, but for a number that the database gives."""
+    """The names of a table's columns, except for `number`, which the database assigns."""
     return [column.name for column in table.columns if column.name != "number"]
 
 
@@ -32,11 +32,11 @@ class Jobs(NamedTuple):
     """The rows of jobs in a batch, by how they are written."""
 
     told: list[Row]
-    """Written where they are newer than the row that is there."""
+    """Written if they are newer than the existing row."""
     bodiless: list[Row]
-    """Those of `told` whose body is another one, and missed."""
+    """The rows of `told` whose job has a new body that the journal missed."""
     aside: list[Row]
-    """Set aside: the rest of the row stays, as nothing else is known."""
+    """Jobs that were set aside: the rest of the row stays, as nothing else is known."""
 
 
 def split(jobs: Sequence[Row]) -> Jobs:
@@ -51,12 +51,12 @@ def of_job(row: Row, *names: str) -> Row:
 
 
 def job_changes(new: str) -> dict[str, str]:
-    """What a new row of a job changes in the one that is there, by column. `new` is a pattern of what the statement
-    calls a column of the new row, whose `body_kept` is 2 where it does not know the body."""
+    """What a new row of a job changes in the existing row, by column. `new`: a pattern for the name of a column of the
+    new row in the statement; the new row has 2 in `body_kept` if it does not know the body."""
     same = f"{new} = jq_job.life".format("life")
     changes = {name: new.format(name) for name in JOB if name not in ("source", "id")}
     for name in ("options", "worker", "reason"):
-        # A death by a lease that ended has a reason of its own, and tells no options.
+        # A death because of an ended lease has a reason of its own, and its event has no options.
         unknown = f"{new.format('options')} IS NULL AND {new.format(name)} IS NULL"
         changes[name] = f"CASE WHEN {unknown} AND {same} THEN jq_job.{name} ELSE {changes[name]} END"
     for name in ("body", "body_kept"):
@@ -67,12 +67,13 @@ def job_changes(new: str) -> dict[str, str]:
 
 
 def schedule_changes(new: str) -> dict[str, str]:
-    """What a new row of a schedule changes in the one that is there, by column."""
+    """What a new row of a schedule changes in the existing row, by column."""
     return {name: new.format(name) for name in SCHEDULE if name not in ("source", "name")}
 
 
 def minute_changes(new: str, greatest: str) -> dict[str, str]:
-    """What new sums change in those that are there, by column; `greatest` is the database's function."""
+    """What new sums change in the existing ones, by column. `greatest`: the database's function for the larger of two
+    values."""
     names = [name for name in MINUTE if name not in MINUTE_KEY]
     changes = {name: f"jq_minute.{name} + {new.format(name)}" for name in names}
     changes["late_most"] = f"{greatest}(jq_minute.late_most, {new.format('late_most')})"
@@ -84,10 +85,10 @@ def assignments(changes: dict[str, str]) -> str:
 
 
 class Statements:
-    """The statements of a database whose places are numbered and that has `ON CONFLICT`: SQLite, PostgreSQL.
+    """Statements for databases with numbered placeholders and `ON CONFLICT`: SQLite and PostgreSQL.
 
-    `mark` begins a place, such as `$` in `$1`; `greatest` is the function of the database. What each takes is in its
-    places: a row, or what `of_job` picks for the statements of jobs.
+    `mark` begins a placeholder, such as `$` in `$1`; `greatest` is the database's function for the larger of two
+    values. The values of a statement are a row, or, in the statements of jobs, the columns that `of_job` selects.
     """
 
     def __init__(self, mark: str, greatest: str) -> None:
@@ -128,13 +129,14 @@ class Statements:
         )
 
     def insert(self, table: str, names: Sequence[str], instead: Mapping[str, str] | None = None) -> str:
-        """A row, whose values are its places, or what is given instead for a column."""
+        """Inserts a row, with a placeholder for each value. `instead`: by column, an expression in place of the
+        placeholder."""
         values = [(instead or {}).get(name, f"{self._mark}{number}") for number, name in enumerate(names, 1)]
         return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(values)})"
 
 
 class Known(NamedTuple):
-    """An event that is in the database."""
+    """An event that the database already has."""
 
     ms: int
     seq: int
@@ -150,8 +152,9 @@ def span(batch: Batch) -> tuple[int, int]:
 
 
 def without_known(batch: Batch, known: Iterable[Known]) -> tuple[list[Row], list[Row]]:
-    """The events and the minutes of a batch that may repeat events, without those that are there: at the same place
-    with the same checksum. What differs from what is at its place gets a branch of its own."""
+    """The events and the minutes of a batch that may repeat events, without the events that the database already has,
+    at the same place with the same checksum. An event that differs from the one at its place gets a branch of its
+    own."""
     there: dict[tuple[int, ...], dict[int, int]] = defaultdict(dict)
     for each in known:
         there[each.ms, each.seq, each.n, each.branch < 0][each.branch] = each.checksum

@@ -1,4 +1,5 @@
-"""The contract of a store: what writes a journal into one kind of database. Members are in `stores/`, a file each."""
+"""The contract of a store, which writes a journal into one kind of database. The stores are in `stores/`, one file
+each."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 Row = tuple[Any, ...]
-"""The values of a table's columns (tables.py), in their order."""
+"""The values of a table's columns (tables.py), in order."""
 
 
 class Position(NamedTuple):
@@ -29,27 +30,32 @@ class Batch:
     source: str
     shard: int
     before: Position | None
-    """The position that must still hold: no other reader has written meanwhile. None: there is none yet."""
+    """The position that the database must still have, because no other reader may have written meanwhile. None if there
+    must be no position yet."""
     after: Position
     events: Sequence[Row] = ()
-    """Of `jq_event`. With `may_repeat`, one whose place is taken by an event with the same checksum is there already,
-    and passed over; one with another checksum gets the epoch of `after` as its branch, one of a walk the next lower
-    branch. Without it, all are new."""
+    """Rows of `jq_event`. With `may_repeat`, an event is skipped if its place has an event with the same checksum
+    already. If the checksums differ, the event gets the epoch of `after` as its branch, or the next lower branch if it
+    is from a walk. Without `may_repeat`, all events are new."""
     jobs: Sequence[Row] = ()
-    """Of `jq_job`, one a job. Written only where the place is newer than the row's. `options` None: as the row has
-    it, if that is of the same life. `body` likewise, with `body_kept` 1 where a body must be somewhere. `life` 0: the
-    job was set aside or has vanished, and nothing else is known: the rest of the row stays."""
+    """Rows of `jq_job`, one per job. A row is written only if its place is newer than the existing row's. If `options`
+    is None, the options of the existing row stay, if it is of the same life. The same holds for the body if `body` is
+    None and `body_kept` is 1, which means that the job must have a body. With `life` 0, the job was set aside or has
+    vanished: nothing else is known, so the rest of the row stays."""
     minutes: Sequence[Row] = ()
-    """Of `jq_minute`, added to what is there. With `may_repeat` the store leaves out what is there already."""
+    """Rows of `jq_minute`, added to the existing sums. With `may_repeat`, the store leaves out the events that it
+    already has."""
     schedules: Sequence[Row] = ()
-    """Of `jq_schedule`, one a schedule. Written only where the place is newer than the row's. `definition` None: only
-    the times are told, of the schedule of that `revision`; with `revision` 0 only that it is gone."""
+    """Rows of `jq_schedule`, one per schedule. A row is written only if its place is newer than the existing row's. If
+    `definition` is None, only the times change, and only if the schedule has the same `revision`; with `revision` 0,
+    the schedule is only marked as gone."""
     gaps: Sequence[Row] = ()
-    """Of `jq_gap`, but for its number."""
+    """Rows of `jq_gap`, without `number`."""
     refused: Sequence[Row] = ()
-    """Of `jq_refused`, but for its number."""
+    """Rows of `jq_refused`, without `number`."""
     may_repeat: bool = False
-    """Whether events may be there already: after Redis went back, and in walks. Else the usual, faster way."""
+    """True if the database may already have some of the events: after Redis went back, and in walks. False is the usual
+    case, and faster."""
 
 
 class Overtaken(Exception):
@@ -57,18 +63,20 @@ class Overtaken(Exception):
 
 
 class ContentRefused(Exception):
-    """The database does not take something in the batch; nothing of it was written; the rest it may take."""
+    """The database refuses something in the batch. Nothing of the batch was written, but the rest may be accepted
+    without it."""
 
 
 class Away(Exception):
-    """The database cannot be reached, or is not ready; nothing, or all, of the batch was written. Try again later."""
+    """The database cannot be reached, or is not ready. Either nothing or all of the batch was written. Try again
+    later."""
 
 
 class Store(Protocol):
     """A connection to a journal, for one writer."""
 
     async def position(self, source: str, shard: int) -> Position | None:
-        """How far a shard is drained; None: nothing was. Raises Away."""
+        """How far a shard is drained, or None if it never was. Raises Away."""
 
     async def write(self, batch: Batch) -> None:
         """Write a batch in one transaction. Raises Overtaken, ContentRefused, Away."""

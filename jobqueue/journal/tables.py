@@ -1,10 +1,10 @@
 """The tables of a journal. Users read the views (views.py); tables may change from version to version.
 
-Times are in the unit that the comment of a column says, since the epoch, by Redis's clock. States, verbs and causes are
-the numbers of buckets/job.py. Ids, topics and names compare by bytes. A **place** is where an event stands: the id of
-its entry (`ms`, `seq`) in the stream of a shard, and its number in it (`n`).
+Times are since the epoch, by Redis's clock, in the unit that the comment of a column says. States, verbs and causes are
+the numbers of buckets/job.py. Ids, topics and names compare by bytes. A **place** locates an event: the id of its entry
+(`ms`, `seq`) in the stream of a shard, and its number in the entry (`n`).
 
-`source` names one namespace on one Redis: after a move to another Redis it is another source.
+`source` names one namespace on one Redis: after a move to another Redis, the namespace is another source.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _name(length: int = 255) -> String:
 
 
 def _words(length: int) -> String:
-    """Text of users, of any characters."""
+    """Text from users, with any characters."""
     return String(length).with_variant(
         mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
     )
@@ -54,13 +54,13 @@ position = Table(
     metadata,
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("shard", SmallInteger, primary_key=True, autoincrement=False),
-    Column("epoch", Integer, nullable=False),  # rises when Redis went back
-    Column("ms", BigInteger, nullable=False),  # the last entry that is here
+    Column("epoch", Integer, nullable=False),  # rises each time Redis goes back
+    Column("ms", BigInteger, nullable=False),  # the last entry in the journal
     Column("seq", BigInteger, nullable=False),
     Column("entries", BigInteger, nullable=False),  # drained in this epoch
-    Column("stream", _name(32), nullable=False),  # the word of the stream
+    Column("stream", _name(32), nullable=False),  # the word that identifies the stream
     Column("since", BigInteger, nullable=False),  # us: when this journal began
-    Column("time", BigInteger, nullable=False),  # us: everything recorded until then is here, or in a gap
+    Column("time", BigInteger, nullable=False),  # us: everything recorded until then is in the journal, or in a gap
 )
 """How far each shard is drained."""
 
@@ -69,11 +69,11 @@ choice = Table(
     metadata,
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("shard", SmallInteger, primary_key=True, autoincrement=False),
-    Column("since", BigInteger, primary_key=True, autoincrement=False),  # us: what was recorded later is kept so
+    Column("since", BigInteger, primary_key=True, autoincrement=False),  # us: later events are kept this way
     Column("events", _name(8), nullable=False),  # all, ends, none
     Column("bodies", SmallInteger, nullable=False),  # 1: kept
 )
-"""Which events and bodies are kept, from the first time on that not all are."""
+"""Which events and bodies are kept, since the first time that not all of them were kept."""
 
 event = Table(
     "jq_event",
@@ -83,16 +83,16 @@ event = Table(
     Column("shard", SmallInteger, primary_key=True, autoincrement=False),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("n", Integer, primary_key=True, autoincrement=False),
-    # 0; of an event whose place is taken by another one since Redis went back, its epoch; -1 of a walk.
+    # 0; the epoch, if another event had this place before Redis went back; -1 or lower for a walk.
     Column("branch", Integer, primary_key=True, autoincrement=False),
-    Column("id", _name(), nullable=False),  # empty: of a topic; `~` and the name of a schedule
+    Column("id", _name(), nullable=False),  # empty for a topic's event; `~` and the name for a schedule's
     Column("life", BigInteger, nullable=False),  # ms: when the job was created
-    Column("topic", _name(), nullable=False),  # empty: of a schedule
+    Column("topic", _name(), nullable=False),  # empty for a schedule's event
     Column("verb", SmallInteger, nullable=False),
     Column("state_before", SmallInteger, nullable=False),  # 0: none, or a tombstone
-    Column("state_after", SmallInteger, nullable=False),  # 0: set aside, vanished, or not of a job
+    Column("state_after", SmallInteger, nullable=False),  # 0: set aside, vanished, or not a job's event
     Column("at", BigInteger, nullable=False),  # us
-    Column("was", BigInteger, nullable=False),  # ms: the record's `next` before; of a pause, its end
+    Column("was", BigInteger, nullable=False),  # ms: the record's `next` before the move; for a pause, its end
     Column("due", BigInteger, nullable=False),  # ms
     Column("next", BigInteger, nullable=False),  # ms
     Column("priority", SmallInteger, nullable=False),
@@ -100,14 +100,14 @@ event = Table(
     Column("attempts", Integer, nullable=False),
     Column("deliveries", Integer, nullable=False),
     Column("lease", BigInteger, nullable=False),  # us
-    Column("instance", _words(96), nullable=False),  # who made the move
-    Column("actor", _words(255), nullable=False),  # empty: none is known
+    Column("instance", _words(96), nullable=False),  # the instance that made the move
+    Column("actor", _words(255), nullable=False),  # empty: unknown
     Column("worker", _words(255)),  # null: this move did not write it
     Column("reason", _words(1024)),
     Column("checksum", BigInteger, nullable=False),
     Index("jq_event_id", "id", "ms"),
     postgresql_partition_by="RANGE (ms)",
-    sqlite_with_rowid=False,  # one tree less
+    sqlite_with_rowid=False,  # saves one B-tree
 )
 """The events. PostgreSQL and MariaDB have partitions by day (UTC) of `ms`."""
 
@@ -135,12 +135,12 @@ job = Table(
     Column("worker", _words(255)),  # from the options, for queries; null: it has none
     Column("reason", _words(1024)),
     Column("body", _LONG_TEXT),
-    Column("body_kept", SmallInteger, nullable=False),  # 0: none is kept; 1: here; 2: missed
+    Column("body_kept", SmallInteger, nullable=False),  # 0: bodies are not kept; 1: kept here; 2: missed
     Column("ms", BigInteger, nullable=False),  # the place of its last event
     Column("seq", BigInteger, nullable=False),
     Column("n", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),  # us: when that happened
-    Column("ended", BigInteger),  # us; null: it lives
+    Column("ended", BigInteger),  # us; null: the job lives
     Index("jq_job_topic", "source", "topic", "state", "next", "id"),
     Index("jq_job_ended", "ended"),
 )
@@ -151,11 +151,12 @@ token = Table(
     metadata,
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("id", _name(), primary_key=True),
-    Column("changed", BigInteger, nullable=False),  # us: of two records of a token the one that was changed last counts
-    Column("ended", BigInteger),  # us: revoked, expired, or from when on a revocation may have been missed; null: never
+    Column("changed", BigInteger, nullable=False),  # us: of two records of a token, the last one to change counts
+    # us: when it was revoked or expired, or since when a revocation may have been missed; null: never
+    Column("ended", BigInteger),
     Column("record", _LONG_TEXT, nullable=False),  # JSON, as Redis has it
 )
-"""The tokens that Redis has had, as they were last changed. No view has them: the records have digests."""
+"""The tokens that Redis has had, as they were last changed. No view shows them, because the records have digests."""
 
 schedule = Table(
     "jq_schedule",
@@ -163,7 +164,7 @@ schedule = Table(
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("name", _name(), primary_key=True),
     Column("shard", SmallInteger, nullable=False),
-    Column("topic", _name(), nullable=False),  # empty: its definition cannot be read
+    Column("topic", _name(), nullable=False),  # empty: the definition cannot be read
     Column("revision", BigInteger, nullable=False),  # us: when it was defined
     Column("start", BigInteger, nullable=False),  # ms: where an interval counts from
     Column("next", BigInteger, nullable=False),  # ms: its next time; 0: none
@@ -174,7 +175,7 @@ schedule = Table(
     Column("seq", BigInteger, nullable=False),
     Column("n", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),  # us: when that happened
-    Column("gone", BigInteger),  # us: when it was removed or had vanished; null: it lives
+    Column("gone", BigInteger),  # us: when it was removed, or found to have vanished; null: it lives
 )
 """The schedules, each as of its last event."""
 
@@ -185,9 +186,9 @@ minute = Table(
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("topic", _name(), primary_key=True),
     Column("verb", SmallInteger, primary_key=True, autoincrement=False),
-    Column("state", SmallInteger, primary_key=True, autoincrement=False),  # after
+    Column("state", SmallInteger, primary_key=True, autoincrement=False),  # after the move
     Column("events", BigInteger, nullable=False),
-    # Of first deliveries, from due to delivered; else 0.
+    # About first deliveries: how many, and how late, from due to delivered; 0 in other rows.
     Column("firsts", BigInteger, nullable=False),
     Column("late_sum", Float(53), nullable=False),  # s
     Column("late_most", Float(53), nullable=False),  # s
@@ -195,7 +196,7 @@ minute = Table(
     sqlite_with_rowid=False,
 )
 """Sums by minute. `late_<n>` counts first deliveries by lateness: more than LATENESS_S[n - 1] and at most LATENESS_S[n]
-seconds; the last one all above. Walks, vanished jobs and schedules are not counted."""
+seconds; the last one counts all above. Walks, vanished jobs and schedules are not counted."""
 
 gap = Table(
     "jq_gap",
@@ -204,17 +205,17 @@ gap = Table(
     Column("source", _name(MOST_SOURCE), nullable=False),
     Column("shard", SmallInteger, nullable=False),
     Column("epoch", Integer, nullable=False),
-    # 1: lost, events that never came here; 2: forgotten, by Redis; 3: nothing, but the records are to be walked.
+    # 1: lost, events that never reached the journal; 2: forgotten by Redis; 3: none, but the records must be walked.
     Column("kind", SmallInteger, nullable=False),
     Column("from_ms", BigInteger, nullable=False),  # the last place before it
     Column("from_seq", BigInteger, nullable=False),
     Column("to_ms", BigInteger, nullable=False),  # the last place in it
     Column("to_seq", BigInteger, nullable=False),
-    Column("entries", BigInteger, nullable=False),  # lost ones; 0 where events were off, and of forgotten ones
+    Column("entries", BigInteger, nullable=False),  # lost entries; 0 if events were off, or for forgotten ones
     Column("found", BigInteger, nullable=False),  # us
-    Column("walked", BigInteger),  # us: when a walk had filled it; null: not yet
+    Column("walked", BigInteger),  # us: when a walk had filled it, or a restore had healed it; null: not yet
 )
-"""What is not here (lost), and what is here and Redis has forgotten, as after a failover."""
+"""What the journal does not have (lost), and what it has but Redis has forgotten, as after a failover."""
 
 refused = Table(
     "jq_refused",
@@ -227,7 +228,7 @@ refused = Table(
     Column("n", Integer, nullable=False),  # -1: the whole entry
     Column("time", BigInteger, nullable=False),  # us: when it was refused
     Column("reason", _words(1024), nullable=False),
-    Column("raw", _LONG_BLOB, nullable=False),  # an id, a zero byte, its value; or all of an entry
+    Column("raw", _LONG_BLOB, nullable=False),  # an id, a zero byte, its value; or a whole entry
 )
 """What could not be read or stored."""
 
@@ -236,8 +237,8 @@ total = Table(
     metadata,
     Column("source", _name(MOST_SOURCE), primary_key=True),
     Column("shard", SmallInteger, primary_key=True, autoincrement=False),
-    Column("topic", _name(), primary_key=True),  # empty: of all that have no row
-    Column("ms", BigInteger, nullable=False),  # the place in the stream that the totals are as of
+    Column("topic", _name(), primary_key=True),  # empty: for all topics without a row
+    Column("ms", BigInteger, nullable=False),  # the place in the stream at which the totals were read
     Column("seq", BigInteger, nullable=False),
     Column("time", BigInteger, nullable=False),  # us: when they were read
     Column("created", BigInteger, nullable=False),

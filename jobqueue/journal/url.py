@@ -1,4 +1,4 @@
-"""The URL of a journal: what databases there are, and what of a URL may be shown. Needs no library of a database."""
+"""The URL of a journal: which databases it may name, and which parts of it may be shown. Needs no database library."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _DRIVERS = {
     "mariadb": ("mysql", "asyncmy", ("journal", "journal-mysql")),
     "mysql": ("mysql", "asyncmy", ("journal", "journal-mysql")),
 }
-"""By scheme: the kind of database, its driver, and the extras that have all it needs."""
-# To the last @, as a password may have what should be encoded; a path of SQLite has none.
+"""By scheme: the kind of database, its driver, and the extras that install everything it needs."""
+# Up to the last @, as a password may contain characters that should be encoded. A SQLite path has no password.
 _PASSWORD = re.compile(r"^((?!sqlite:)[^:]*://[^:]*):.*@", re.DOTALL)
 _SECRET = re.compile(r"(?i)([?&][^=&#]*(?:pass|pwd)[^=&#]*=)[^&#]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class Refused(Exception):
-    """A journal that cannot be used. The message says why, and what helps; it has no password."""
+    """A journal that cannot be used. The message says why, and what helps; it never contains a password."""
 
 
 class Empty(Refused):
-    """There is no journal yet: its tables are made when a reader begins."""
+    """There is no journal yet: its tables are created when a reader starts."""
 
 
 class Address(NamedTuple):
     """A URL that names a database whose driver is installed."""
 
     kind: str
-    """sqlite, postgresql, or mysql, which is MariaDB too."""
+    """sqlite, postgresql, or mysql, which also stands for MariaDB."""
     url: str
 
     @property
@@ -90,9 +90,9 @@ def need(*others: str, extras: Sequence[str] = ("journal",), what: str = "this")
 def _check_server(found: Address) -> None:
     try:
         parts = urlsplit(found.url)
-        if found.kind == "mysql":  # in PostgreSQL there may be several, which its driver reads
+        if found.kind == "mysql":  # a PostgreSQL URL may have several ports, which its driver reads
             _ = parts.port
-    except ValueError:  # it may quote the password
+    except ValueError:  # the error may quote the password
         raise Refused(
             f"the host or the port of {found.scheme}://… cannot be read; in a user and a password, "
             "special characters are written as %2F for / and the like"
@@ -109,7 +109,8 @@ def has_password(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown and logged; of one that is none of a journal's, no more than its scheme."""
+    """A URL as it may be shown and logged: without its password, or only its scheme if it is not the URL of a
+    journal."""
     if url.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
         return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
     scheme = _SCHEME.match(url)

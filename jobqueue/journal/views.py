@@ -1,7 +1,8 @@
-"""The views of a journal: what users' tools read. Tables may change from version to version, views stay.
+"""The views of a journal, which users' tools read. Tables may change from version to version, views stay.
 
 `time` is a timestamp of the database, in UTC; other times are numbers since the epoch, in the units of the tables;
-spans are seconds. What Redis took back when it went back (choices.py) is only in `jq_timeline`, and marked there.
+spans are seconds. Events that Redis took back when it went back (choices.py) are only in `jq_timeline`, where they are
+marked.
 """
 
 from __future__ import annotations
@@ -49,25 +50,25 @@ WORDS: dict[Verb, str] = {
 """What happened, by verb."""
 _NO_STATE = {0: "none"}
 _DELIVERED = f"({int(Verb.POP)}, {int(Verb.TAKE)})"
-_UNMOVED = f"({int(Verb.TOUCH)}, {int(Verb.WALK)})"  # a reserved job stays as it is
+_UNMOVED = f"({int(Verb.TOUCH)}, {int(Verb.WALK)})"  # these leave a reserved job as it is
 _TIMES = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', {} / 1000000.0, 'unixepoch')",
     "postgresql": "to_timestamp({} / 1000000.0)",
     "mysql": "TIMESTAMPADD(MICROSECOND, {}, TIMESTAMP'1970-01-01 00:00:00')",
 }
-"""A timestamp from us."""
+"""SQL that makes a timestamp from us, by database."""
 _SECONDS = {"sqlite": "({}) / 1000000.0", "postgresql": "({}) / 1000000::float8", "mysql": "({}) / 1000000e0"}
-"""Seconds from us."""
+"""SQL that makes seconds from us."""
 _SUM = {
     "sqlite": "SUM({})",
     "postgresql": "CAST(SUM({}) AS BIGINT)",
     "mysql": "CAST(SUM({}) AS SIGNED)",
 }
-"""A sum of integers, as an integer."""
+"""SQL that sums integers to an integer."""
 
 
 def statements(kind: str) -> list[str]:
-    """What makes the views, in the place of those that are there."""
+    """The statements that create the views, replacing the existing ones."""
     views = {
         "jq_timeline": _timeline(kind),
         "jq_delivery": _delivery(kind),
@@ -77,7 +78,7 @@ def statements(kind: str) -> list[str]:
     }
     if kind == "mysql":
         return [f"CREATE OR REPLACE VIEW {name} AS {query}" for name, query in views.items()]
-    # SQLite has no such statement, and PostgreSQL's replaces no view that has other columns.
+    # SQLite has no such statement, and PostgreSQL's cannot replace a view that has other columns.
     return [
         *(f"DROP VIEW IF EXISTS {name}" for name in reversed(views)),
         *(f"CREATE VIEW {name} AS {query}" for name, query in views.items()),
@@ -106,7 +107,7 @@ _LIFE = (
     f"CASE WHEN e.verb <> {int(Verb.ASIDE)} THEN e.life ELSE (SELECT MAX(p.life) FROM jq_event p "
     "WHERE p.id = e.id AND p.source = e.source AND p.ms <= e.ms) END"
 )
-"""The life of an event; one that tells only that the job was set aside belongs to the newest."""
+"""The life of an event. An event that only says that the job was set aside belongs to the newest life."""
 
 
 def _timeline(kind: str) -> str:
@@ -166,7 +167,7 @@ def _life(kind: str) -> str:
 
 
 _REPEATED = f"({', '.join(str(int(verb)) for verb in (Verb.WALK, Verb.RESTORE, Verb.IMPORT, Verb.MEND))})"
-"""They tell what a job was before."""
+"""Verbs whose events repeat the state that a job already had."""
 
 
 def _span(seconds: float) -> str:

@@ -1,6 +1,6 @@
-"""The metrics: what `GET /metrics` answers.
+"""The metrics that `GET /metrics` returns.
 
-`process` counts what one process does, in `series`. `scrape` adds the figures of the namespace from Redis; `totals`
-keeps those from falling. Processes on one machine share their metrics in a folder (`shared`); that of the workers of
-one supervisor is a `scratch` folder.
+`process` counts the work of one process, in `series`. `scrape` adds the figures of the namespace from Redis, whose
+totals it keeps from falling. Processes on one machine share their metrics in a folder (`shared`); the workers of one
+supervisor use a scratch folder.
 """

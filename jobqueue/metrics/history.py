@@ -1,7 +1,8 @@
-"""The history: every ten seconds each process adds what it counted to the figures in Redis (buckets/topics/figures.py).
+"""The history: every ten seconds each process adds its counts to the figures in Redis (buckets/topics/figures.py).
 
-So rates and lateness of the last hours can be seen over all instances, and after a restart, without Prometheus. A
-process that counted nothing asks Redis nothing. What Redis does not take is dropped: no job depends on it.
+So rates and lateness of the last hours can be seen for all instances, and after a restart, without Prometheus. A
+process that counted nothing sends nothing to Redis. Counts that Redis does not accept are dropped: no job depends on
+them.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from jobqueue.metrics.process import OTHER, Counted, Metrics
 log = structlog.get_logger()
 
 EVERY_S = 10.0
-_LEAVE_S = 1.0  # that a shutdown waits for Redis
+_LEAVE_S = 1.0  # how long a shutdown waits for Redis
 
 # The names of the numbers in Redis.
 ADDS, DELIVERIES, FINISHES = "adds", "deliveries", "finishes"
-DIED, REFUSED = "x:", "no:"  # before a cause, or the group of a code
-READY, DELIVERED = "r", "d"  # before the number of a bucket of lateness
+DIED, REFUSED = "x:", "no:"  # prefixes of a cause, and of the group of a code
+READY, DELIVERED = "r", "d"  # prefixes of the number of a lateness bucket
 
 
 class History:
-    """Adds what one process counted to the figures of its namespace."""
+    """Adds the counts of one process to the figures of its namespace."""
 
     def __init__(self, metrics: Metrics, figures: Figures) -> None:
         self._metrics = metrics
@@ -38,7 +39,7 @@ class History:
         self._is_dropping = False
 
     async def tick(self) -> None:
-        """Add what was counted since the last call."""
+        """Add the counts since the last call."""
         counted = numbers_of(self._metrics.take())
         if not counted:
             return
@@ -51,7 +52,7 @@ class History:
             self._is_dropping = True
 
     async def run(self) -> None:
-        """Add what was counted every ten seconds, and the rest at the end."""
+        """Add the counts every ten seconds, and the rest at the end."""
         try:
             while True:
                 await asyncio.sleep(EVERY_S)
@@ -66,7 +67,7 @@ class History:
 
 
 def numbers_of(counted: Counted) -> dict[str, dict[str, int]]:
-    """What was counted as numbers with names, by topic; those of all topics together under `ALL`."""
+    """The counts as named numbers, by topic. The sums over all topics are under `ALL`."""
     numbers: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
 
     def add(topic: str, name: str, number: int) -> None:

@@ -1,8 +1,8 @@
-"""The metrics of one process: the meter of its engine, its commands and how they ended, what was done with each token,
-and whether its timers keep up, for heavy work in the background, which then has to give way.
+"""The metrics of one process: the meter of its engine, its commands and their outcomes, and the use of each token.
 
 Everything is counted in series (series.py), which `pour` empties into a registry of prometheus_client. Figures that are
-in Redis are not counted here: a scrape reads them (scrape.py).
+in Redis are not counted here: a scrape reads them (scrape.py). `Punctuality` shows whether the timers of this process
+keep up: if they do not, heavy work in the background must yield.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from jobqueue.metrics.series import Count, Labels, Spread
 from jobqueue.metrics.shared import agreed_topics
 
 OTHER = "other"
-_MOST = 100  # tokens with figures of their own
+_MOST = 100  # the most tokens with figures of their own
 _NEWEST: Literal["livemostrecent"] = "livemostrecent"  # all processes know the same tokens
 
 
 class Used(Protocol):
-    """What was done with a token, in this process."""
+    """The use of a token in this process."""
 
     name: str
     counts: dict[str, int]
-    """Commands by verdict; emptied when they are counted here."""
+    """Commands by verdict; set to 0 when they are counted here."""
     requests: int
-    """Those that were let in."""
+    """Requests that were let in."""
     told: int
-    """How many of them are counted here."""
+    """How many of `requests` have been counted here."""
 
 
 class Live(Protocol):
-    """A token."""
+    """A live token."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Live(Protocol):
 
     @property
     def expires(self) -> float | None:
-        """In unix seconds; None: never."""
+        """When the token expires, in unix seconds, or None for never."""
 
 
 class TokenFigures:
@@ -76,7 +76,7 @@ class TokenFigures:
         """All live tokens."""
 
     def pour(self, judged: Callable[[str, int], None]) -> None:
-        """Update the registry. `judged`: counts requests and commands by the verdict on them."""
+        """Update the registry. `judged` counts requests and commands by verdict."""
         for grant in self.used():
             judged("ok", grant.requests - grant.told)
             grant.told = grant.requests
@@ -109,7 +109,7 @@ Key = TypeVar("Key")
 
 UNREADABLE = "unreadable"
 VERDICTS = ("ok", "missing", "unknown", "expired", "forbidden", "too_fast", "browser")
-"""On who may make a request."""
+"""The verdicts on who may make a request."""
 LATENESS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60)
 _DURATION_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WRITES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -118,7 +118,7 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # 
 
 
 class Counted(NamedTuple):
-    """What one process counted in some time, by labels: topics are as `Metrics.topic` says."""
+    """The counts of one process over some time, by labels. Topics are labels as in `Metrics.topic`."""
 
     added: Mapping[str, int]
     """By topic."""
@@ -129,25 +129,25 @@ class Counted(NamedTuple):
     died: Mapping[tuple[str, str], int]
     """By topic and cause."""
     ready: Mapping[Labels, Sequence[int]]
-    """By topic: from due to ready, how many in each bucket."""
+    """By topic: the number of jobs in each bucket of the time from due to ready."""
     delivered: Mapping[Labels, Sequence[int]]
-    """By topic: from due to the first delivery, how many in each bucket."""
+    """By topic: the number of jobs in each bucket of the time from due to the first delivery."""
     commands: Mapping[Labels, int]
     """By protocol, command and code."""
 
 
 class Metrics(Meter):
-    """What one process has done. `folder`: where it shares its metrics with other processes."""
+    """The metrics of one process. `folder`: where it shares them with other processes, or None if it does not."""
 
     def __init__(self, most_topics: int = 100, folder: Path | None = None) -> None:
         self.registry = CollectorRegistry()
         self.ears: list[Meter] = []
-        """Others who hear what timers made ready and what was delivered."""
+        """Other meters that also receive `promoted` and `delivered`."""
         self._folder = folder
         self._most_topics = most_topics
         self._topics: set[str] = set()
         self._held = 0
-        # For the history alone, by topic; of deaths by topic and cause.
+        # Only for the history: counts by topic, and deaths by topic and cause.
         self._added: dict[str, int] = defaultdict(int)
         self._redelivered: dict[str, int] = defaultdict(int)
         self._finished: dict[str, int] = defaultdict(int)
@@ -155,7 +155,7 @@ class Metrics(Meter):
         self._make_service()
         self._make_engine()
         self._make_redis()
-        if folder is None:  # these belong to one process
+        if folder is None:  # these metrics describe a single process
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
 
@@ -260,7 +260,7 @@ class Metrics(Meter):
             "Calls to Redis that failed, by code; refusals are not failures.",
             ["code"],
         )
-        self._errors.add("NO_ROOM", n=0)  # as above
+        self._errors.add("NO_ROOM", n=0)  # so that the first error shows as an increase
         self._call_seconds = Spread(
             registry,
             "jobqueue_redis_call_duration_seconds",
@@ -294,11 +294,11 @@ class Metrics(Meter):
         return name if name in self._topics else OTHER
 
     def has_own(self, topic: str) -> bool:
-        """Whether a topic is counted under its name, or would be."""
+        """True if a topic is counted under its own name, or would be."""
         return topic in self._topics or len(self._topics) < self._most_topics
 
     def _with(self, topic: str) -> set[str]:
-        """The topics with figures of their own, after one more asked for them."""
+        """Topics that have figures of their own, including `topic` if there is room for one more."""
         if self._folder:
             with contextlib.suppress(OSError):  # the folder was removed; then each process decides for itself
                 return agreed_topics(self._folder, topic, self._most_topics)
@@ -313,8 +313,8 @@ class Metrics(Meter):
         protocol: str,
         waiting: bool = False,
     ) -> bool:
-        """Count commands of one kind that were answered together; returns whether all succeeded. `seconds`: how long it
-        took, if anything was done."""
+        """Count commands of one kind that were answered together. Returns True if all succeeded. `seconds`: how long
+        they took, or None if they never began."""
         number = done = len(answers)
         for answer in answers:
             if "code" in answer:
@@ -327,7 +327,7 @@ class Metrics(Meter):
         return done == number
 
     def done(self, command: str, number: int, seconds: float, *, protocol: str, waiting: bool = False) -> None:
-        """As `answered`, for commands of which all succeeded."""
+        """Like `answered`, for commands that all succeeded."""
         self._commands.add(protocol, command, "OK", n=number)
         self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
 
@@ -336,11 +336,11 @@ class Metrics(Meter):
         self._access.add(verdict, n=requests)
 
     def shook_hands(self, outcome: str) -> None:
-        """Count a handshake of TLS: ok, certificate (that of the client was missing or refused), or failed."""
+        """Count a TLS handshake: ok, certificate (the client's certificate was missing or refused), or failed."""
         self._handshakes.add(outcome)
 
     def tls_expires(self, at: float) -> None:
-        """The certificate of the service ends at this Unix time."""
+        """Set the Unix time at which the certificate of the service expires."""
         self._tls_expires.set(at)
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
@@ -417,7 +417,7 @@ class Metrics(Meter):
                 series.pour()
 
     def take(self) -> Counted:
-        """What was counted since the last call."""
+        """The counts since the last call."""
         return Counted(
             added=_taken(self._added),
             redelivered=_taken(self._redelivered),
@@ -430,7 +430,7 @@ class Metrics(Meter):
 
 
 def _taken(numbers: dict[Key, int]) -> dict[Key, int]:
-    """The numbers, which begin again."""
+    """Return the numbers, and reset them."""
     taken = dict(numbers)
     numbers.clear()
     return taken
@@ -440,7 +440,7 @@ _LATE_US = 25_000
 
 
 class Punctuality(Meter):
-    """Counts the jobs that timers made ready, and those of them that came late."""
+    """Counts the jobs that timers made ready, and how many of these were late."""
 
     def __init__(self) -> None:
         self._jobs = self._late = 0
@@ -451,7 +451,7 @@ class Punctuality(Meter):
             self._late += jobs
 
     def is_late(self) -> bool:
-        """Whether over one in a hundred came later than 25 ms, since the last call."""
+        """True if more than one in a hundred jobs since the last call was over 25 ms late."""
         jobs, late = self._jobs, self._late
         self._jobs = self._late = 0
         return late * 100 > jobs

@@ -1,12 +1,12 @@
 """A scrape: the answer of `GET /metrics`, with the metrics of the process and the figures of the namespace from Redis.
 
-With PROMETHEUS_MULTIPROC_DIR set, processes on one machine keep their metrics in files there, and each answers with the
-sum of all.
+With PROMETHEUS_MULTIPROC_DIR set, processes on one machine keep their metrics in files in that folder, and each process
+returns the sums over all of them.
 
-The totals of topics are kept from falling: Prometheus would take a fall for a restart and count everything again. Those
-in Redis fall when a delivery is undone, when Redis is emptied, and when one of the topics that are added up under
-`other` is forgotten. Processes that share a metrics folder share the totals that they last showed, as a scrape may ask
-any of them.
+The totals of topics are kept from falling: Prometheus would mistake a fall for a restart and count everything again.
+The totals in Redis fall when a delivery is undone, when Redis is emptied, and when one of the topics that are added up
+under `other` is forgotten. Processes that share a metrics folder share the totals that they last showed, as a scrape
+may reach any of them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ Numbers = Mapping[str, int]
 
 
 class Rising(Struct):
-    """The totals of one topic. A fall of `created` means an emptied Redis, not an undone delivery."""
+    """The totals of one topic, kept from falling. `created` falls only if Redis was emptied."""
 
     gone: dict[str, int] = {}
     highest: dict[str, int] = {}
 
     def raise_to(self, totals: Numbers) -> None:
-        """Take in what Redis holds now."""
+        """Update with the totals that are in Redis now."""
         if totals.get("created", 0) < self.highest.get("created", 0):
             self.gone = {name: max(number - totals.get(name, 0), 0) for name, number in self.shown().items()}
             self.highest = {}
@@ -66,14 +66,14 @@ class _Shown(Struct):
 
 
 class Totals:
-    """The totals of all topics of a namespace. `folder`: where processes share them."""
+    """The totals of all topics of a namespace. `folder`: where processes share them, or None."""
 
     def __init__(self, namespace: str = "", folder: Path | None = None) -> None:
         self._file = folder / f"totals-{namespace}.json" if folder else None
         self._shown = _Shown()
 
     def raised(self, topics: Mapping[str, Numbers], begun: float) -> dict[str, dict[str, int]]:
-        """The totals to show for those that Redis answered to a question sent at `begun` (s, time.monotonic)."""
+        """The totals to show for those that Redis returned to a request sent at `begun` (s, time.monotonic)."""
         if self._file is None:
             return self._raised(topics, begun)
         try:
@@ -87,7 +87,7 @@ class Totals:
 
     def _raised(self, topics: Mapping[str, Numbers], begun: float) -> dict[str, dict[str, int]]:
         now = time.monotonic()
-        # Nobody knows which of two overlapping readings is older, and an older one would look like an emptied Redis.
+        # The order of two overlapping readings is unknown, and an older reading would look like an emptied Redis.
         alone = not begun < self._shown.at <= now
         for topic, totals in topics.items():
             if alone or topic not in self._shown.topics:
@@ -109,7 +109,7 @@ class Totals:
 
 log = structlog.get_logger()
 
-_PATIENCE_S = 3.0  # for Redis: a scraper gives up after 5 or 10 s, and should learn that Redis is away
+_PATIENCE_S = 3.0  # for Redis: a scraper gives up after 5 or 10 s, and should learn that Redis is down
 _POUR_S = 0.1  # the longest age of another process's shared metrics
 _SETTLED_S = 1.5 * _POUR_S  # after this, they include everything before the scrape
 _SAME = "From Redis: all instances report the same, so take the maximum of the instances, not the sum."
@@ -126,9 +126,9 @@ class _Families(Collector):
 
 
 class _Figures(NamedTuple):
-    """What a scrape reads from Redis: by topic the figures, whether it is paused, how many workers poll it and how many
-    of these are blocked, and for how long (s) its oldest dead letter has been dead; by shard the bytes of the events
-    that wait for a journal; the number of schedules; by server the memory."""
+    """The figures that a scrape reads from Redis. By topic: its statistics, whether it is paused, how many workers poll
+    it, how many of these are blocked, and how long (s) its oldest dead letter has been dead. By shard: the bytes of the
+    events that wait for a journal. The number of schedules, or None if it was not read. By server: its memory."""
 
     stats: Mapping[str, Stats] = {}
     paused: Mapping[str, bool] = {}
@@ -141,7 +141,7 @@ class _Figures(NamedTuple):
 
 
 class Scrape:
-    """The metrics of one process and the figures of its namespace. `folder`: where processes share the former."""
+    """The metrics of one process and the figures of its namespace. `folder`: where processes share their metrics."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Scrape:
         self._folder = folder
 
     async def text(self) -> bytes:
-        """All metrics in the text format of Prometheus; those from Redis have no values when it does not answer."""
+        """All metrics in the text format of Prometheus. If Redis does not answer, metrics from Redis have no values."""
         begun = time.monotonic()
         figures, _ = await asyncio.gather(self._figures(), self._others())
         self._metrics.pour(self._waiting.parked)
@@ -190,13 +190,13 @@ class Scrape:
         return {server.name: memory_in(await facts_of(server, "memory")) for server in servers}
 
     async def _dead_for(self, topics: Sequence[str]) -> dict[str, float]:
-        """For how long (s) the oldest dead letter of each topic has been dead."""
+        """How long (s) the oldest dead letter of each topic has been dead."""
         now_ms = await self._topics.pool.now_ms()
         deaths = await self._topics.oldest_deaths(topics)
         return {topic: max(now_ms - died, 0) / 1000 for topic, died in deaths.items()}
 
     async def _others(self) -> None:
-        """Give the other processes time to pour what they counted before this scrape."""
+        """Wait until the other processes have poured their counts from before this scrape."""
         if self._folder:
             await asyncio.sleep(_SETTLED_S)
 
@@ -239,13 +239,13 @@ class Scrape:
             if stats.oldest_ready_ms is not None:
                 oldest.add_metric([topic], stats.oldest_ready_ms / 1000)
             elif not stats.counts.get(State.READY.word):
-                oldest.add_metric([topic], 0)  # else it is unknown, and has no value
+                oldest.add_metric([topic], 0)  # otherwise the age is unknown, and has no value
             for event, number in raised[topic].items():
                 events.add_metric([topic, event], number)
         yield from (jobs, oldest, events)
 
     async def run(self) -> None:
-        """Keep what other processes read of this one up to date, for ever."""
+        """Keep the metrics that other processes read from this process up to date, until cancelled."""
         while True:
             try:
                 self._metrics.pour(self._waiting.parked)
@@ -304,6 +304,6 @@ def _by_shard(figures: _Figures) -> Metric:
 
 
 def leave(metrics: Metrics, folder: Path) -> None:
-    """Leave the counts of a process that ends to the others, and remove its gauges."""
+    """Pour the last counts of a process that ends, which other processes then report, and remove its gauges."""
     metrics.pour(0)
     forget(folder)

@@ -1,11 +1,11 @@
 """The folder in which processes on one machine share their metrics: a set of prometheus_client files per process.
 
-Counters stay there when their process ends. Its gauges are removed, by itself or by whoever learns that it is dead. The
-folder also holds what all processes must agree on: which topics have figures of their own.
+Counters stay there when their process ends. Gauges are removed, by the process itself or by another process that finds
+it dead. The folder also contains the list on which all processes must agree: the topics with figures of their own.
 
-The workers of one supervisor share a scratch folder while it lives. The supervisor locks it. A folder that nobody has
-locked was left by a supervisor that was killed, and the next start removes it. (systemd-tmpfiles leaves a locked folder
-alone, however old it is.)
+The workers of one supervisor share a scratch folder, which the supervisor locks as long as it runs. An unlocked folder
+was left by a supervisor that was killed, and the next supervisor that starts removes it. (systemd-tmpfiles does not
+remove a locked folder, however old it is.)
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _own_name = ""
 
 
 def worker_name(supervisor: int, worker: int | str) -> str:
-    """The name in the files of a worker. It is not the worker's pid, so that its next process goes on counting in the
-    same files."""
+    """The part of a worker's file names that identifies the worker. It does not contain the worker's pid, so a
+    restarted worker continues to count in the same files."""
     return f"{supervisor}-{worker}"
 
 
 def share_as(name: str) -> None:
-    """Name the files of this process, which else have its pid. Call it before anything is counted."""
+    """Name the files of this process, which otherwise have its pid. Call this before anything is counted."""
     global _own_name  # noqa: PLW0603 - prometheus_client's choice is one of the whole process too
     _own_name = name
     prometheus_client.values.ValueClass = prometheus_client.values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
 
 
 def forget(folder: Path, name: str = "") -> None:
-    """Remove the gauges of a process that ended; by default, our own."""
+    """Remove the gauges of a process that ended; by default, of this process."""
     for path in folder.glob(f"gauge_live*_{name or _own_name or os.getpid()}.db"):
         path.unlink(missing_ok=True)
 
 
 def forget_killed(folder: Path) -> None:
-    """Remove the gauges of processes that were killed, or whose supervisor was."""
+    """Remove the gauges of processes that were killed, or whose supervisor was killed."""
     for path in folder.glob("gauge_live*.db"):
         name = path.stem.rpartition("_")[2]
         try:
@@ -53,7 +53,7 @@ def forget_killed(folder: Path) -> None:
         except ProcessLookupError:
             forget(folder, name)
         except PermissionError:
-            pass  # it is alive, as another user
+            pass  # the process is alive, under another user
 
 
 def agreed_topics(folder: Path, name: str, most: int) -> set[str]:
@@ -70,7 +70,7 @@ def agreed_topics(folder: Path, name: str, most: int) -> set[str]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes away from the common files of the folder. It blocks, so hold it only for moments."""
+    """Lock the common files of the folder against other processes. This blocks, so hold the lock only briefly."""
     with (folder / "lock").open("w") as lock:  # closing it releases the lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -81,7 +81,7 @@ _PREFIX = "jobqueue-metrics-"
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder in the directory of temporary files, removed at the end. Raises Unfit when it cannot be made."""
+    """A new folder in the directory for temporary files, removed on exit. Raises Unfit if it cannot be created."""
     try:
         _remove_stale()
         folder, lock = _locked_folder()
@@ -102,12 +102,12 @@ def _locked_folder() -> tuple[Path, int]:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if folder.exists():
                 return folder, lock
-            os.close(lock)  # another supervisor that is starting took it for a stale one
+            os.close(lock)  # another supervisor that is starting mistook the folder for a stale one
 
 
 def _remove_stale() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, or removed by another start
+        with contextlib.suppress(OSError):  # owned by another user, or removed by another supervisor
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

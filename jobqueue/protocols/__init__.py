@@ -1,8 +1,9 @@
 """The contract of the dialects, and the table of them.
 
 A protocol turns the bytes of a request into commands, and their answers into a reply in its own form, errors included.
-It is one file or folder here and knows none of the others. The native one, `command`, is always there; the others are
-dialects: the protocols of other systems, over HTTP or on connections of their own, which the settings open.
+Each protocol is one file or folder here and does not know the others. The native one, `command`, is always there; the
+others are dialects: the protocols of other systems, over HTTP or on connections of their own, which the settings turn
+on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DIALECTS = {
     "beanstalkd": "jobqueue.protocols.beanstalkd.dialect:BeanstalkdDialect",
     "lmstfy": "jobqueue.protocols.lmstfy:LmstfyDialect",
 }
-"""The import string of each dialect by its name in the settings. One that is off is not imported."""
+"""The import string of each dialect by its name in the settings. A dialect that is off is not imported."""
 
 JSON = "application/json"
 
@@ -45,41 +46,44 @@ class Reply(Struct, gc=False):
     status: int
     body: bytes
     retry_after: int | None = None
-    """Seconds after which the client should try again, where that helps."""
+    """Seconds after which the client should try again, or None where a retry does not help."""
     content_type: str = JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a dialect works with."""
+    """What a dialect needs from the service."""
 
     commands: Commands
-    """Counts under the dialect's name."""
+    """Carries out commands, and counts them under the dialect's name."""
     settings: Settings
     limits: ConnectionLimits
-    """Holds the connections of all protocols together to `max_connections`, and to `client_timeout_s`."""
+    """Limits the connections of all protocols together to `max_connections`, and each client to `client_timeout_s`."""
     give_back: Callable[[Sequence[Job]], None]
-    """Returns jobs that reached nobody, so that the next pop gets them."""
+    """Returns jobs that did not reach their client, so that the next pop gets them."""
     entry: Entry
-    """Says what a request may do. Over HTTP that is asked for the dialect; on a connection of its own it asks."""
+    """Says what a request may do. Over HTTP, the dialect's `Mount` asks it; a dialect with connections of its own asks
+    it itself."""
     is_ready: Callable[[], bool]
-    """Whether this process can do its work: what `/readyz` says."""
+    """Whether this process can do its work, as `/readyz` reports."""
     redis_s: Callable[[], float]
-    """The time by the queue's clock, in Unix seconds. Times of jobs are compared with it, never with this host's."""
+    """The time by the queue's clock, in Unix seconds. Times of jobs are compared with this clock, never with this
+    host's."""
 
 
 Options = TypeVar("Options", bound=DialectSettings)
 
 
 class Dialect(ABC, Generic[Options]):
-    """The protocol of another system. It catches nothing: the answers of commands are reports, errors included."""
+    """The protocol of another system. It catches no exceptions: the answers to commands report errors, too."""
 
     def __init__(self, tools: Tools, options: Options) -> None:
         self.tools = tools
         self.options = options
-        """Replaced when the settings are reloaded; its port stays."""
+        """Replaced when the settings are reloaded, except for the port."""
         self.refuses_jobs = False
-        """Whether it takes no more jobs, where its own server can do that: the service got SIGUSR1."""
+        """True if the service got SIGUSR1: the dialect then accepts no more jobs, if its original server has such a
+        mode."""
 
     async def ask(
         self,
@@ -89,13 +93,14 @@ class Dialect(ABC, Generic[Options]):
         within: str = "",
         by_number: bool = False,
     ) -> Answer:
-        """The answer to a command, or to what refuses one, as far as the request may do that: whoever let it in has set
-        `GRANT`. `reserved` receives the jobs that it hands out; `within`, `by_number`: see `Commands.answer`."""
+        """The answer to a command, or to the error that refuses one. `GRANT`, which the caller set when it let the
+        request in, limits what the request may do. `reserved` receives the jobs that the answer hands out; `within`,
+        `by_number`: see `Commands.answer`."""
         taken = [] if reserved is None else reserved
         return (await self.tools.commands.answer([command], taken, within=within, by_number=by_number))[0]
 
     def drain(self) -> None:
-        """The service begins to stop. No further connections come."""
+        """The service begins to stop. No more connections come after this."""
 
 
 class Request(Struct, gc=False):
@@ -103,11 +108,12 @@ class Request(Struct, gc=False):
 
     method: str
     path: str
-    """Below that of the dialect, from a `/` on; not decoded; repeated slashes are one; without a token's segment."""
+    """The part below the dialect's path, with a `/` at its start. It is not decoded, repeated slashes are merged, and
+    the segment with a token is removed."""
     query: str
-    """Not decoded; without a parameter `token`."""
+    """Not decoded; without the parameter `token`."""
     headers: Mapping[str, str]
-    """Names in any case."""
+    """Their names may be looked up in any case."""
     body: bytes
 
 
@@ -116,16 +122,16 @@ class HttpDialect(Dialect[Options]):
 
     @abstractmethod
     async def handle(self, request: Request, reserved: list[Job]) -> Reply:
-        """The reply to a request. Cancelled when the client is gone; then the jobs of `reserved` go back."""
+        """The reply to a request. Cancelled when the client is gone; the jobs in `reserved` are then returned."""
 
     @abstractmethod
     def refuse(self, error: Exception, request: Request) -> Reply:
-        """The reply to a request that is not handled, because of its origin, token, size or damage, or because the
-        service is stopping; or whose handling failed. It counts and logs that by `tools.commands.refuse`. The status of
-        Unauthorized is 401, that of Forbidden 403. The body of `request` may be missing."""
+        """The reply to a request whose handling failed, or that is not handled because of its origin, token, size or a
+        damaged body, or because the service is stopping. It counts and logs the refusal by `tools.commands.refuse`. The
+        status is 401 for Unauthorized and 403 for Forbidden. `request.body` may be empty."""
 
     def pause_s(self, request: Request) -> float:
-        """How long its refusal waits, because the client would ask again at once."""
+        """How many seconds to delay the refusal of a request, for a client that would ask again at once."""
         return 0.0
 
     def is_open(self, request: Request) -> bool:
@@ -133,20 +139,20 @@ class HttpDialect(Dialect[Options]):
         return False
 
     def token_in(self, given: str) -> str:
-        """The token in what a client gives as one."""
+        """The token itself, in the text that a client sends as its token."""
         return given
 
 
 class SocketDialect(Dialect[Options]):
-    """A dialect on a TCP port of its own, and maybe on the same UDP port. Its connections ask `allow` themselves (see
-    jobqueue/wires/)."""
+    """A dialect on a TCP port of its own, and perhaps on the UDP port with the same number. Its connections check
+    `allow` themselves (see jobqueue/wires/)."""
 
     @abstractmethod
     def connection(self) -> asyncio.Protocol:
         """A new connection."""
 
     def datagrams(self) -> asyncio.DatagramProtocol | None:
-        """The UDP side, if it has one."""
+        """The UDP side, or None if the dialect has none."""
         return None
 
     @abstractmethod
@@ -155,6 +161,6 @@ class SocketDialect(Dialect[Options]):
 
 
 def load_dialect(name: str) -> type[Dialect[Any]]:
-    """A dialect of the table."""
+    """Import a dialect of the table."""
     module, _, member = DIALECTS[name].partition(":")
     return cast(type[Dialect[Any]], getattr(importlib.import_module(module), member))

@@ -1,7 +1,7 @@
-"""lmstfy's protocol: `/api/<namespace>/<queue>`, bodies as they are, jobs as JSON with their data in base64.
-docs/protocols/lmstfy.md is for its users.
+"""lmstfy's protocol: paths below `/api/<namespace>/<queue>`, request bodies stored as they are, and jobs returned as
+JSON with their data in base64. docs/protocols/lmstfy.md is for its users.
 
-Each refusal of a request is a BadRequest whose message is what the client gets as `error`.
+Each refusal of a request is a BadRequest whose message the client gets as `error`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jobqueue.schema.fields import DAY_S, LONGEST_NAME, TEN_YEARS_S, is_name
 from jobqueue.wires import parameters
 from jobqueue.wires.parameters import Parameters
 
-_NO_LIMIT = 65_535  # of tries: the most that a job of theirs can have
+_NO_LIMIT = 65_535  # tries: the most that a job of lmstfy can have
 _API_NOT_FOUND = "api not found"
 _NO_SUCH_API = {"NO_SUCH_PATH", "METHOD_NOT_ALLOWED"}
 
@@ -44,29 +44,29 @@ def _array(jobs: list[Answer]) -> Reply:
 
 
 def _nothing() -> Reply:
-    """Done, and nothing to say."""
+    """The reply to a success without content."""
     return Reply(204, b"")
 
 
 def _failed(answer: Answer) -> Reply:
     """The reply that reports an error."""
-    if answer["code"] == Unauthorized.code:  # of a wait that outlived its token, or a size that no token was shown for
+    if answer["code"] == Unauthorized.code:  # a wait outlived its token, or a size was asked for without one
         return _unauthorized(missing=False)
     status, error = STATUS[answer["code"]], answer["error"]
     if answer["code"] in _NO_SUCH_API:
         status, error = 404, _API_NOT_FOUND
-    elif status not in (400, 403, 413) and answer["code"] != TooFast.code:  # their server has 429 for its rate, too
+    elif status not in (400, 403, 413) and answer["code"] != TooFast.code:  # lmstfy, too, has 429 for its rate
         status = 500
     return Reply(status, orjson.dumps({"error": error}), answer.get("retry_after"))
 
 
 def _unauthorized(missing: bool) -> Reply:
-    """The reply without a token, or with a wrong one."""
+    """The reply to a request without a token, or with a wrong one."""
     return _json(401, error="token not found" if missing else "invalid token")
 
 
 def _shown(each: Job, prefix: str, namespace: str, now_ms: int) -> Answer:
-    """A job's members, as they all have them."""
+    """The members of a job, which are the same in all replies."""
     return {
         "namespace": namespace,
         "queue": each.topic.removeprefix(f"{prefix}{namespace}/"),
@@ -82,7 +82,7 @@ def _shown(each: Job, prefix: str, namespace: str, now_ms: int) -> Answer:
 def _attributes_of(each: Job) -> dict[str, str] | None:
     raw = each.optional.get(Tag.HEADERS)
     headers: dict[str, str] = orjson.loads(raw) if raw else {}
-    if headers.get(parameters.ENCODING) == parameters.BASE64:  # ours, for `data`
+    if headers.get(parameters.ENCODING) == parameters.BASE64:  # added by us, for `data`
         del headers[parameters.ENCODING]
     return headers or None
 
@@ -94,11 +94,11 @@ _UINT16 = 2**16 - 1
 _INT64 = 2**63 - 1
 _MOST_JOBS = 64  # in a bulk
 _MOST_POPPED = 100
-_MOST_QUEUES = 100  # of a consume: those that a pop takes
+_MOST_QUEUES = 100  # in a consume; a pop accepts no more topics
 _LONGEST_WAIT_S = 600
 _ATTRIBUTE = "job-attr-"
 _MOST_ATTRIBUTES = 16
-_LONGEST_ATTRIBUTE = (32, 128)  # its name and its value; what is longer is cut off
+_LONGEST_ATTRIBUTE = (32, 128)  # its name and its value; anything longer is cut off
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -106,26 +106,26 @@ class Call(NamedTuple):
     """What a request asks for."""
 
     name: str
-    """The method, and what follows the queue in the path, such as `GET deadletter size`; empty where the path is none
-    of theirs."""
+    """The method, and what follows the queue in the path, such as `GET deadletter size`; empty if the path is none of
+    lmstfy's."""
     namespace: str
     queue: str
     job: str
-    """As the client names it."""
+    """The job's id as the client sent it, or empty if the path has none."""
 
 
 class Publishing(NamedTuple):
-    """How new jobs are to be kept."""
+    """The options of new jobs."""
 
     delay: int
     ttl: float | None
-    """From the due time."""
+    """Seconds from the due time, or None for no limit."""
     tries: int
     attributes: dict[str, str]
 
 
 class Consuming(NamedTuple):
-    """How jobs are to be consumed."""
+    """The options of a consume."""
 
     ttr: float
     wait: int
@@ -133,7 +133,7 @@ class Consuming(NamedTuple):
 
 
 def _call(request: Request) -> Call:
-    """The call that a request is."""
+    """What a request asks for."""
     top, *parts = request.path.split("/")[1:]
     if top != "api" or len(parts) < 2 or not all(parts) or parts[2:] == ["job"]:
         return Call("", "", "", "")
@@ -155,7 +155,7 @@ def _topic(prefix: str, namespace: str, queue: str) -> str:
 
 
 def _topics(prefix: str, namespace: str, queues: str) -> list[str]:
-    """The topics of queues with commas between, each once. Raises BadField."""
+    """The topics of a comma-separated list of queues, each once. Raises BadField."""
     found = dict.fromkeys(_topic(prefix, namespace, queue) for queue in queues.split(",") if queue)
     if not found:
         raise BadField("invalid queue name(s)")
@@ -165,7 +165,7 @@ def _topics(prefix: str, namespace: str, queues: str) -> list[str]:
 
 
 def _publishing(request: Request, options: Lmstfy) -> Publishing:
-    """Raises BadField."""
+    """The options of new jobs in a request. Raises BadField."""
     query = Parameters(request.query)
     delay = _number(query, "delay", 0, _UINT32)
     if delay > TEN_YEARS_S:
@@ -181,7 +181,7 @@ def _publishing(request: Request, options: Lmstfy) -> Publishing:
 
 
 def _consuming(request: Request, options: Lmstfy) -> Consuming:
-    """Raises BadField."""
+    """The options of a consume in a request. Raises BadField."""
     query = Parameters(request.query)
     ttr = min(_number(query, "ttr", options.ttr_s, _UINT32, least=1), DAY_S)
     wait = min(_number(query, "timeout", 0, _UINT32), _LONGEST_WAIT_S)
@@ -189,14 +189,15 @@ def _consuming(request: Request, options: Lmstfy) -> Consuming:
 
 
 def _limit(request: Request) -> int:
-    """How many dead letters are meant. A ttl is read, but not used: that of each job begins again. Raises BadField."""
+    """How many dead letters a request is about. Its `ttl` is checked but not used: the ttl of each job begins again.
+    Raises BadField."""
     query = Parameters(request.query)
     _number(query, "ttl", 0, _INT64)
     return int(_number(query, "limit", 1, _INT64, least=1))
 
 
 def _elements(body: bytes) -> list[bytes]:
-    """The jobs of a bulk, each as the text that it is in the array. Raises BadJson, BadField."""
+    """The jobs of a bulk, each as its own text in the array. Raises BadJson, BadField."""
     try:
         jobs = _ELEMENTS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -265,11 +266,11 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return _failed(answer)
 
     def is_open(self, request: Request) -> bool:
-        """The sizes are."""
+        """Returns True for the two calls that return a size."""
         return _call(request).name in _OPEN
 
     def token_in(self, given: str) -> str:
-        """Theirs may have the name of a Redis before it, and a colon."""
+        """The token without the name of a Redis and a colon, which clients of lmstfy may send before it."""
         is_alone = given.count(":") == self.options.token.count(":")
         return given if is_alone else given.partition(":")[2]
 
@@ -287,7 +288,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return _json(201, msg="published", job_ids=added)
 
     async def _republish(self, request: Request, call: Call, topic: str) -> Reply:
-        """The new job is there before the old one ends."""
+        """Add the new job before the old one ends."""
         reply = await self._publish(request, call, topic)
         if reply.status != 201:
             return reply
@@ -300,7 +301,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
     async def _add(
         self, request: Request, publishing: Publishing, topic: str, datas: Sequence[bytes]
     ) -> list[str] | Reply:
-        """The ids of new jobs."""
+        """Add jobs. Returns their ids, or the reply that reports the first failure."""
         adds = [self._new(publishing, topic, data) for data in datas]
         added = await self.tools.commands.answer(adds, [])
         failure = next((each for each in added if not each["success"]), None)
@@ -329,7 +330,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return _array(jobs) if most > 1 else _json(200, **jobs[0])
 
     async def _delete(self, request: Request, call: Call, topic: str) -> Reply:
-        """What is not there, or has ended, is as good as deleted."""
+        """A job that does not exist, or has ended, counts as deleted."""
         job = parameters.without_tilde(call.job)
         if not is_name(job):
             return _nothing()
@@ -392,7 +393,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         return _json(200, msg="respawned", count=answer["count"])
 
     async def _delete_dead(self, request: Request, call: Call, topic: str) -> Reply:
-        """The first dead ones, as long as they are dead."""
+        """Delete the first dead letters, except jobs that are no longer dead."""
         left = _limit(request)
         while left > 0:
             page = await self.ask(inner.Peek(topic=topic, state="dead", count=min(left, _PAGE), body=False))
@@ -413,7 +414,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
 
 
 def _is_done(answer: Answer) -> bool:
-    """Whether a job ended, or there was none to end."""
+    """Whether a job was ended, or there was none to end."""
     return answer["success"] or answer["code"] in _NONE_TO_END
 
 
@@ -432,4 +433,4 @@ _ACTIONS: dict[str, _Action] = {
     "PUT deadletter": LmstfyDialect._respawn,
     "DELETE deadletter": LmstfyDialect._delete_dead,
 }
-"""What is done for each call but the consume, which has several queues."""
+"""The function that answers each call, except the consume, which has several queues."""

@@ -1,9 +1,9 @@
 """mykit-delay's protocol: a job is pushed as JSON, everything else is a GET with the job's id. docs/protocols/mykit.md
 is for its users.
 
-Answers are HTTP 200 with one wrapper, failures too; only requests that its web framework would refuse get another
-status, and Spring's words. The JSON of a job is read with some indulgence, as its server does. Text that cannot be read
-is BadJson, the request's fault; what is not allowed is BadField.
+All answers, failures too, are HTTP 200 with one wrapper; only requests that mykit-delay's web framework would refuse
+get another status, with Spring's page. The JSON of a job is read leniently, as mykit-delay itself does. A value that
+cannot be read raises BadJson, which is answered with 400; a value that is not allowed raises BadField.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from jobqueue.wires import parameters
 
 
 def done(data: str | None, message: str | None = None) -> Reply:
-    """It was done."""
+    """The reply to a success."""
     return Reply(200, _wrapped(data, message, success=True))
 
 
 def failed(answer: Answer) -> Reply:
-    """It was not, for the reason of an answer."""
+    """The reply to a failure, with the error of an answer."""
     return Reply(200, _wrapped(None, answer["error"], success=False), answer.get("retry_after"))
 
 
 def refused(status: int, message: str, path: str) -> Reply:
-    """Spring's page for another status than 200. `path`: as the client sent it."""
+    """Spring's page for a status other than 200. `path`: as the client sent it."""
     page = {
         "timestamp": time.time_ns() // 1_000_000,
         "status": status,
@@ -69,27 +69,27 @@ def _wrapped(data: str | None, message: str | None, *, success: bool) -> bytes:
 _LONGEST_HEADER = 128
 _MOST_MS = TEN_YEARS_S * 1000
 _NUMBER = re.compile(r"\s*([+-]?)0*([0-9]{1,19})(\.[0-9]*)?\s*")
-_NEW = (0, 5)  # the statuses of theirs that a pushed job may have: put, restored
+_NEW = (0, 5)  # mykit-delay's statuses that a pushed job may have: put, restored
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _ANY = msgspec.json.Decoder()
 
 
 class Push(NamedTuple):
-    """A job as the client describes it; empty: not given."""
+    """A job as the client describes it. A member that was not sent is empty."""
 
     topic: str
     id: str
     body: str
     delay_ms: int
     created_ms: int
-    """The delay counts from then; 0: from now."""
+    """The time from which the delay counts, or 0 for now."""
     headers: dict[str, str]
 
 
 def read(data: bytes) -> Push:
-    """Raises BadJson, BadField."""
+    """Read the body of a push. Raises BadJson, BadField."""
     members = _members(data)
-    _number(members, "ttl")  # kept for nobody, as theirs
+    _number(members, "ttl")  # checked but not kept, as in mykit-delay
     status = _number(members, "status")
     push = Push(
         topic=_text(members, "topic"),
@@ -123,7 +123,7 @@ def _members(data: bytes) -> dict[str, Raw]:
 
 
 def _text(members: dict[str, Raw], name: str) -> str:
-    """A string, or any other scalar as the text that it is; empty for null."""
+    """A string, or any other scalar as its JSON text; empty for null."""
     raw = bytes(members.get(name, Raw(b"null"))).strip()
     if raw[:1] in (b"{", b"["):
         raise BadJson(f"{name} must be a string")
@@ -137,7 +137,7 @@ def _text(members: dict[str, Raw], name: str) -> str:
 
 
 def _number(members: dict[str, Raw], name: str) -> int:
-    """A whole number, its fraction cut off, or a string of it; 0 for null and an empty string."""
+    """A number, or a string with a number, without its fraction; 0 for null and an empty string."""
     text = _text(members, name)
     if not text:
         return 0
@@ -158,7 +158,7 @@ _STATUS = {
     NoSuchPath: 404,
     MethodNotAllowed: 405,
 }
-"""Of what does not reach their code."""
+"""The HTTP status of errors that mykit-delay's framework would answer itself."""
 
 
 class MykitDialect(HttpDialect[Mykit]):
@@ -203,7 +203,7 @@ class MykitDialect(HttpDialect[Mykit]):
         )
 
     def _inside(self, theirs: str, what: str) -> str:
-        """Our name for theirs."""
+        """Our name for a topic or an id of mykit-delay."""
         name = self.options.prefix + parameters.escaped(theirs)
         if not parameters.fits(name):
             raise BadField(f"the {what} would have {len(name)} characters here; at most {LONGEST_NAME} are allowed")
@@ -218,7 +218,7 @@ class MykitDialect(HttpDialect[Mykit]):
 
     @property
     def _within(self) -> str:
-        """Topics of other prefixes are out of reach."""
+        """The `within` of all commands: topics with other prefixes are out of reach."""
         return f"{self.options.prefix}*" if self.options.prefix else ""
 
     async def _delete(self, request: Request) -> Reply:
@@ -232,7 +232,8 @@ class MykitDialect(HttpDialect[Mykit]):
         return done(None) if answer["success"] else failed(answer)
 
     async def _restore_job(self, request: Request) -> Reply:
-        """Nothing that lives was lost; what ended, or was lost, the journal has."""
+        """Kick a dead job, and leave any other live job as it is. A job that ended, or was lost, comes back from the
+        journal."""
         if _parameters(request).text("jobId") is None:
             return refused(400, "there is no jobId", request.path)
         job_id = self._job(request)
@@ -262,7 +263,7 @@ class MykitDialect(HttpDialect[Mykit]):
 
 
 def _parameters(request: Request) -> parameters.Parameters:
-    """Of the query, and of a form."""
+    """The parameters in the query of a request, and in a form."""
     is_form = request.method == "POST" and parameters.is_form(request.headers.get("Content-Type", ""))
     return parameters.Parameters(request.query, *([request.body] if is_form else []))
 

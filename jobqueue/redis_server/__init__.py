@@ -1,5 +1,6 @@
-"""The Redis of a service: the embedded one, or one that somebody else runs.
+"""The Redis of a service: an embedded one, or one that somebody else runs.
 
-`opening` gives the service its Redis. The `embedded` one is started from a `program` on a `data_directory` of its own,
-watched by `probe`, and mended after a power cut (`torn_aof`). `fitness` judges either before it is trusted with a job.
+`opening` provides the service's Redis, and checks whether it is fit before it gets a job. The `embedded` Redis is
+started from a `program` on its own `data_directory`. `program` also probes it, and `data_directory` has its append-only
+file rewritten after a power cut.
 """

@@ -1,12 +1,14 @@
-"""The data directory of an embedded Redis: its locks, the place of its socket, and the notes about its server.
+"""The data directory of an embedded Redis: its locks, the path of its socket, and notes about its server.
 
-Two locks say who is alive. The service holds `service.lock`. The server inherits `server.lock` and so holds it to its
-very end. Thus two servers never write the same files, whatever happened to the socket, the pid or the service.
+Two locks show which processes are alive. The service holds `service.lock`. The server inherits `server.lock`, and so
+holds it until its process ends. Thus two servers never write the same files, whatever happened to the socket, the pid
+or the service.
 
-An append-only file that a power cut tore is rewritten without its torn end. A script's writes are between MULTI and
-EXEC. Where the file ends between the two, the server ignores them, as it should; but most versions truncate the file
-only after the last whole write. So the next start finds the MULTI, takes what was written later for the rest of the
-script, and runs half of it. Tried with Redis 7.0.15; Valkey has fixed it (valkey-io/valkey#4342).
+If a power cut leaves an append-only file with an incomplete end, the file is rewritten without that end. A script's
+writes are between MULTI and EXEC. If the file ends between the two, the server ignores these writes, as it should; but
+most versions truncate the file only after the last complete write. So the next start finds the MULTI, reads later
+writes as the rest of the script, and runs half of the script. Seen with Redis 7.0.15; Valkey has fixed this
+(valkey-io/valkey#4342).
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from redis.exceptions import RedisError
 from buckets.errors import Unfit
 from jobqueue.redis_server.program import Build, numbers
 
-_LONGEST_SOCKET = 100  # bytes; the kernels take 103 (macOS) and 107 (Linux)
+_LONGEST_SOCKET = 100  # bytes; the kernels accept 103 (macOS) and 107 (Linux)
 _LOOK_S = 0.02  # between two attempts to take a lock
-_HANDOVER_S = 0.5  # for the lock of a service that was killed
+_HANDOVER_S = 0.5  # how long to wait for the lock of a service that was killed
 
 
 class DataDirectory:
@@ -44,19 +46,19 @@ class DataDirectory:
         self.log = self.path / "redis.log"
         self._lock_file = self.path / "service.lock"
         self._server_lock_file = self.path / "server.lock"
-        self.pid_file = self.path / "redis.pid"  # for people; the locks say who is alive
+        self.pid_file = self.path / "redis.pid"  # for people; the locks show which processes are alive
         self._far_note = self.path / "redis.sock.path"
         self._last_build = self.path / "server.json"
         self._service_lock: int | None = None
 
     @property
     def is_claimed(self) -> bool:
-        """Whether `claim` has taken it for this service."""
+        """Whether `claim` has taken the directory for this service."""
         return self._service_lock is not None
 
     async def claim(self) -> None:
-        """Take it for this service, and find the place of the socket. Raises Unfit when another service has it, OSError
-        where nothing can be written."""
+        """Lock the directory for this service, and find the path of the socket. Raises Unfit if another service has the
+        directory, OSError if it is not writable."""
         check_writable(self._lock_file)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._service_lock = await self._lock_for_service()
@@ -64,7 +66,7 @@ class DataDirectory:
             self.socket = self._far_socket()
 
     def leave(self) -> None:
-        """Give it free, and remove a socket elsewhere that no server needs any more."""
+        """Unlock the directory, and remove a socket elsewhere if no server needs it any longer."""
         if self._service_lock is None:
             return
         if self.socket.parent != self.path and not self.has_server:
@@ -76,13 +78,13 @@ class DataDirectory:
         self._service_lock = None
 
     def find_socket(self) -> None:
-        """Find the place of the socket without changing anything."""
+        """Find the path of the socket without changing anything."""
         with contextlib.suppress(OSError):
             far = Path(self._far_note.read_text())
             self.socket = far if _is_private(far.parent) else self.socket
 
     def lock_for_server(self) -> int | None:
-        """The lock that a server holds to its end, as a file descriptor; None while a server has it."""
+        """Take the lock that a server holds until it ends; returns a file descriptor, or None while a server has it."""
         return _lock(self._server_lock_file)
 
     @property
@@ -100,7 +102,7 @@ class DataDirectory:
         _write(self._last_build, json.dumps({"vendor": build.vendor, "version": ".".join(map(str, build.version))}))
 
     def last_build(self) -> Build | None:
-        """The server that wrote the data last, if it is known."""
+        """The server that wrote the data last, or None if it is unknown."""
         try:
             noted = json.loads(self._last_build.read_text())
             return Build(noted["vendor"], numbers(noted["version"]))
@@ -108,7 +110,7 @@ class DataDirectory:
             return None
 
     def log_size(self) -> int:
-        """How long the server's log is now, in bytes."""
+        """The current size of the server's log, in bytes."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def log_from(self, offset: int) -> str:
@@ -118,11 +120,11 @@ class DataDirectory:
             return file.read().decode("utf-8", "replace")
 
     def is_at(self, folder: str) -> bool:
-        """Whether a path leads here."""
+        """Whether a path leads to this directory."""
         return Path(folder).resolve() == self.path
 
     def check_may_claim(self) -> None:
-        """Raise Unfit or OSError where `claim` would; changes nothing."""
+        """Raise Unfit or OSError if `claim` would; changes nothing."""
         check_writable(self._lock_file)
         if _is_locked(self._lock_file):
             raise self._is_taken()
@@ -132,8 +134,8 @@ class DataDirectory:
         return Unfit(f"a service (pid {pid}) already runs on the data directory {self.path}")
 
     async def _lock_for_service(self) -> int:
-        """The service's lock. A service that was killed while it started a server leaves it to the server's process for
-        a moment: until that runs the server's program and is no longer a copy of the service."""
+        """Take the service's lock. If a service is killed while it starts a server, the server's process keeps the lock
+        for a moment, until it runs the server's program and is no longer a copy of the service."""
         end = asyncio.get_running_loop().time() + _HANDOVER_S
         while (lock := _lock(self._lock_file)) is None:
             if asyncio.get_running_loop().time() > end:
@@ -155,7 +157,7 @@ class DataDirectory:
 
 
 def check_writable(file: Path) -> None:
-    """Raise OSError where a file cannot be written, with the folders that are missing on its path; changes nothing."""
+    """Raise OSError if a file cannot be written or folders missing on its path cannot be created; changes nothing."""
     while not file.parent.exists():
         file = file.parent
     code = 0 if os.access(file.parent, os.W_OK | os.X_OK) else errno.EACCES
@@ -164,7 +166,7 @@ def check_writable(file: Path) -> None:
 
 
 def running_at(data: Path) -> str:
-    """The URL of the server that runs on a data directory, for a program beside the service. Raises Unfit."""
+    """The URL of the server that runs on a data directory, for a program that runs beside the service. Raises Unfit."""
     directory = DataDirectory(data)
     directory.find_socket()
     try:
@@ -179,7 +181,8 @@ def running_at(data: Path) -> str:
 
 
 def _lock(path: Path) -> int | None:
-    """Take a lock; its file descriptor, or None while another process has it. A child inherits it only when passed."""
+    """Take a lock; returns its file descriptor, or None while another process has the lock. A child process inherits
+    the lock only if it is passed the descriptor."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,7 +195,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return True if another process has a lock; makes no file."""
+    """Return True if another process has the lock; creates no file."""
     if not path.exists():
         return False
     lock = _lock(path)
@@ -202,14 +205,14 @@ def _is_locked(path: Path) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write all of it or nothing."""
+    """Write the whole text or nothing."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
     new.replace(path)
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether only we can have put a socket there; in /tmp, others may make a folder of any name."""
+    """Return True if only we can have put a socket in a folder; in /tmp, others may create a folder with any name."""
     try:
         found = folder.lstat()
     except OSError:
@@ -223,12 +226,12 @@ _SHORT = "short read while loading the AOF file"  # in the server's log
 
 
 def is_torn(log_text: str) -> bool:
-    """Whether a server that has started logged that its file ended too early."""
+    """Whether a server that has started logged that its append-only file ended too early."""
     return _SHORT in log_text
 
 
 async def rewrite(socket: Path) -> None:
-    """Have the server on a Unix socket rewrite its file, and wait for it; a failure is logged."""
+    """Have the server on a Unix socket rewrite its append-only file, and wait until it has; a failure is logged."""
     log.warning("redis.torn", extra={"socket": str(socket)})
     try:
         async with Client(unix_socket_path=str(socket), socket_timeout=None, protocol=2) as client:

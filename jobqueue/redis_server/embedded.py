@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.02  # between two looks at a server that starts
 _SLOW_S = 2.0  # a longer wait for a server is logged
 _PATIENCE_S = 30.0  # for a server that is alive and does not listen, and for one that refuses to shut down
-_PAUSE_S = 0.1  # after a server died and was started again, doubled while it fails
+_PAUSE_S = 0.1  # after restarting a server that died, doubled while restarts fail
 _LONGEST_PAUSE_S = 10.0
 
 
 class EmbeddedRedis:
-    """The server of one data directory. `start`, then `watch` in a task; `stop` ends the server in order."""
+    """The server of one data directory. Call `start`, then `watch` in a task; `stop` shuts the server down cleanly."""
 
     def __init__(self, data: Path, binary: str | None = None, appendfsync: str | None = "everysec") -> None:
-        """`binary`: the server program, looked for when not given. `appendfsync`: Redis's own setting, for a server
-        that is started; one that is taken over keeps its own. None: nothing is written to the disk."""
+        """`binary`: the server program, or None to search for one. `appendfsync`: Redis's own setting for a server that
+        is started, or None to write nothing to disk; a server that is taken over keeps its own setting."""
         self._directory = DataDirectory(data)
         self._binary = binary
         self._appendfsync = appendfsync
@@ -58,13 +58,13 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which the server listens."""
         return f"unix://{self._directory.socket}"
 
     async def start(self) -> str:
-        """Take over the server that runs on the data, or start one; its URL, when it answers.
+        """Take over the server that runs on the data, or start one; returns its URL once it answers.
 
-        Waits as long as it loads its data. Raises Unfit with the reason when there can be no server.
+        Waits while the server loads its data. Raises Unfit with the reason if no server can be started or taken over.
         """
         async with self._changing:
             assert not self._directory.is_claimed, "started already"
@@ -81,14 +81,14 @@ class EmbeddedRedis:
         return self.url
 
     def check_may_claim(self) -> None:
-        """Raise Unfit where `start` could not take the data directory for a service; changes nothing."""
+        """Raise Unfit if `start` could not claim the data directory for a service; changes nothing."""
         try:
             self._directory.check_may_claim()
         except OSError as error:
             raise self._unusable(error) from None
 
     def check_nobody_has_data(self) -> None:
-        """Raise Unfit where a server has the data open, though none listens at the socket."""
+        """Raise Unfit if a server has the data open; call it when none listens on the socket."""
         if self._directory.has_server:
             raise self._is_hidden()
 
@@ -98,7 +98,7 @@ class EmbeddedRedis:
         return Unfit(f"a server (pid {pid}) runs on {self.data}, but not on its socket: end it with kill {pid}")
 
     def program(self) -> Path:
-        """The program of the server that would be started. Raises Unfit where there is none that can read the data."""
+        """The program of the server that would be started. Raises Unfit if none is found that can read the data."""
         program = find_server(self._binary)
         self._refuse_unreadable(program)
         return program
@@ -107,12 +107,12 @@ class EmbeddedRedis:
         return Unfit(f"the data directory {self.data} cannot be used: {error}")
 
     async def seen(self) -> bool:
-        """Whether a server listens for the data, which then is at `url`; looks, and changes nothing."""
+        """Return True if a server for the data listens, and then `url` is its URL; changes nothing on disk."""
         self._directory.find_socket()
         return await self._state() is not State.GONE
 
     async def watch(self) -> None:
-        """Start the server again whenever it dies, for ever or until `stop`."""
+        """Restart the server whenever it dies, until `stop`."""
         pause = _PAUSE_S
         while not self._stopping:
             await hung_up(self._directory.socket)
@@ -125,7 +125,7 @@ class EmbeddedRedis:
             await asyncio.sleep(pause)
 
     async def stop(self) -> None:
-        """End the server in order, its data on the disk, and give the data directory free."""
+        """Shut the server down cleanly, with its data on disk, and release the data directory."""
         self._stopping = True
         async with self._changing:
             try:
@@ -152,7 +152,8 @@ class EmbeddedRedis:
             timer.cancel()
 
     async def _take_over(self) -> int | None:
-        """Wait for the server that runs on the data. When none does: the server's lock, for a new one."""
+        """Wait until the server that runs on the data is ready. If none runs, return the server's lock, for a new
+        one."""
         clock = asyncio.get_running_loop().time
         end = clock() + _PATIENCE_S
         while (state := await self._state()) is not State.READY:
@@ -168,7 +169,7 @@ class EmbeddedRedis:
         return None
 
     async def _identified(self) -> Build:
-        """Which server it is, noted beside the data. Raises Unfit when its data are elsewhere."""
+        """Identify the running server, and note its build beside the data. Raises Unfit if its data is elsewhere."""
         build, folder = await identity_of(self._directory.socket)
         if not self._directory.is_at(folder):
             raise Unfit(f"the Redis on {self._directory.socket} has its data in {folder}, not in {self.data}")
@@ -181,7 +182,7 @@ class EmbeddedRedis:
                 await asyncio.to_thread(self._child.wait)
             path = await asyncio.to_thread(self.program)
             offset = self._directory.log_size()
-            outlives_us = self._appendfsync is not None  # else it has nothing to be taken over for
+            outlives_us = self._appendfsync is not None  # otherwise it has no data to take over
             self._child = launch(path, self._settings(), self._directory.log, lock, outlives_us=outlives_us)
         finally:
             os.close(lock)
@@ -198,11 +199,12 @@ class EmbeddedRedis:
     def _refuse_unreadable(self, path: Path) -> None:
         """Refuse a server that could not read the data.
 
-        Our append-only file is plain commands (`aof-use-rdb-preamble no`), and every server since 7.0 reads those of
-        every other, newer or older: tried with Redis 7.0.15 and Valkey 9.1.2 in turns, digests equal. A command that an
-        older server does not know ends it at start with a clear line, never silently. So the version alone is no reason
-        to refuse. A snapshot inside the file is: its format changes, and the servers' advice is then to "fix" the file,
-        which cuts the data off. We never write one, but a CONFIG SET by hand does.
+        Our append-only file is plain commands (`aof-use-rdb-preamble no`), and every server since 7.0 reads the files
+        of every other version, newer or older: tested with Redis 7.0.15 and Valkey 9.1.2 in turn, with equal digests. A
+        command that an older server does not know ends that server at start with a clear log line, never silently. So
+        the version alone is no reason to refuse. A snapshot inside the file is a reason: its format changes, and
+        servers then advise to "fix" the file, which cuts off the data. We never write a snapshot, but a CONFIG SET by
+        hand makes the server write one.
         """
         build, last = build_of(path), self._directory.last_build()
         if build is None or last is None or not self._directory.has_snapshot:
@@ -240,7 +242,7 @@ class EmbeddedRedis:
         return f"{path} ended at its start with code {code}{wrote}; {self._directory.log} ends: {end}"
 
     async def _revive(self) -> None:
-        """Start the server again, if it is dead and did not only close our connection."""
+        """Restart the server if it is dead, not if it only closed our connection."""
         async with self._changing:
             if not self._stopping and await self._state() is State.GONE:
                 log.error("redis.died", extra={"socket": str(self._directory.socket)})
@@ -251,12 +253,12 @@ class EmbeddedRedis:
         try:
             refusal = await shut_down(socket, _PATIENCE_S)
         except OSError:
-            return await self._end_child()  # dead, or so young that it does not listen
+            return await self._end_child()  # dead, or not listening yet
         if refusal:
-            # It cannot write its data now. By force it would lose them; left alone, the next start takes it over.
+            # The server cannot write its data now. Killing it would lose the data; the next start takes it over.
             log.error("redis.left_running", extra={"reason": refusal, "socket": str(socket)})
             return None
-        while self._directory.has_server:  # noqa: ASYNC110  # the process ends a moment after its connections, unannounced
+        while self._directory.has_server:  # noqa: ASYNC110  # the process ends just after its connections, unannounced
             await asyncio.sleep(_LOOK_S)
         if self._child:
             await asyncio.to_thread(self._child.wait)
@@ -265,7 +267,7 @@ class EmbeddedRedis:
         return None
 
     async def _end_child(self) -> None:
-        """SIGTERM is as orderly as SHUTDOWN, and reaches a server that does not listen yet."""
+        """End our server process. SIGTERM is as clean as SHUTDOWN, and reaches a server that does not listen yet."""
         child, self._child = self._child, None
         if child:
             child.terminate()

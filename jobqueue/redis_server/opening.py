@@ -1,8 +1,7 @@
-"""Opening the Redis of a service, the embedded one or somebody else's; its fitness is checked once, before it gets a
-job.
+"""Opening the Redis of a service, embedded or external; its fitness is checked once, before it gets a job.
 
-A Redis that would lose jobs is refused with Unfit. One that may lose them in a crash gets a warning. A Redis user that
-lacks a command by its ACL is refused too: Redis reports that in a script, which needs no further right.
+A Redis that would lose jobs is refused with Unfit. A Redis that may lose jobs in a crash causes a warning. A Redis user
+whose ACL lacks a command that moves jobs is refused too: a script asks Redis for that, which needs no further right.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ NO_SUBSCRIPTION = "Redis accepts no subscription; an ACL user needs +ssubscribe 
 
 
 def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
-    """The Redis at the URL of the settings. Raises Unfit for a bad URL, in words that never show its password."""
+    """The Redis at the URL in the settings. Raises Unfit for an invalid URL, with a message without its password."""
     try:
         return Redis(url, timeout_s, meter)
     except TypeError as error:
         why = f"unknown parameter {str(error).rpartition('argument ')[2]}"
     except ValueError as error:
         why = str(error)
-        if "Port could not" in why or "netloc" in why:  # they quote what may be part of the password
+        if "Port could not" in why or "netloc" in why:  # these messages quote text that may be part of the password
             why = "its port is not a number; in a name or password, write characters such as / and # as %2F and %23"
     raise Unfit(f"the setting redis is not a valid Redis URL: {why}")
 
 
 def unusable(url: str, why: str) -> str:
-    """The sentence about a Redis that cannot be used, with the command that tries it; without secrets."""
+    """The message about a Redis that cannot be used, with a command to test it, and without secrets."""
     return f"the Redis at {without_secret(url)} cannot be used: {why.rstrip('.')}; try it: {_ping(url)}"
 
 
@@ -66,7 +65,7 @@ def _ping(url: str) -> str:
 
 
 async def check_subscription(redis: Redis, channel: str) -> None:
-    """Raise Unfit where Redis lets nobody listen to a channel."""
+    """Raise Unfit if Redis does not let us subscribe to a channel."""
     begun = asyncio.Event()
     tasks = [asyncio.create_task(redis.listen(channel, _ignore, begun.set)), asyncio.create_task(begun.wait())]
     try:
@@ -80,13 +79,13 @@ async def check_subscription(redis: Redis, channel: str) -> None:
 
 
 def _ignore(_: str) -> None:
-    """What is done with what is heard."""
+    """Ignore a received message."""
 
 
 async def judge(server: Server, settings: Settings) -> list[str]:
-    """Check a server that takes jobs; the warnings, one sentence each.
+    """Check a server that stores jobs; returns the warnings, one sentence each.
 
-    Raises Unfit when it cannot carry the queue, Unavailable when it does not answer.
+    Raises Unfit if the server is not suitable for the queue, Unavailable if it does not answer.
     """
     info = await facts_of(server)
     refuse_old(info)
@@ -105,7 +104,7 @@ async def _config(server: Server, *names: str) -> Mapping[str, str]:
     try:
         reply = await server.read("CONFIG", "GET", *names)
     except Unavailable:
-        await server.read("PING")  # refused, or really gone?
+        await server.read("PING")  # raises if the server is really gone, and did not only refuse
         return {}
     except JobQueueError:
         return {}
@@ -114,7 +113,7 @@ async def _config(server: Server, *names: str) -> Mapping[str, str]:
 
 
 def refuse_old(info: Mapping[str, str]) -> None:
-    """Refuse a Redis before 7.0, by the fields of INFO: it does not know script flags. Every Valkey is newer."""
+    """Refuse a Redis older than 7.0, by the fields of INFO: it does not support script flags. Every Valkey is newer."""
     if info.get("server_name") == "valkey" or "valkey_version" in info:
         return
     version = info.get("redis_version", "0")
@@ -134,11 +133,12 @@ def _refuse_lone_node(info: Mapping[str, str], url: str) -> None:
 
 
 def _judge_eviction(info: Mapping[str, str], allow_eviction: bool) -> Iterator[str]:
-    """A policy that may drop any key drops jobs.
+    """A policy that may evict any key evicts jobs.
 
-    `volatile-*` drops only keys that expire: here tombstones and the timers' locks, never a job. A lost lock does no
-    harm, since it guards nothing; after a lost tombstone, a repeated add of a finished job runs again. That deserves a
-    warning, not a refusal: a Redis full of jobs then answers as with `noeviction`. Unknown policies count as bad.
+    `volatile-*` evicts only keys that expire: here tombstones and the timers' locks, never a job. A lost lock does no
+    harm, since it guards nothing; after a lost tombstone, a repeated add of a finished job runs the job again. That
+    deserves a warning, not a refusal: a Redis full of jobs then answers as with `noeviction`. An unknown policy
+    counts as one that evicts jobs.
     """
     policy = info.get("maxmemory_policy")
     if policy is None:
@@ -174,7 +174,7 @@ def _judge_persistence(info: Mapping[str, str], config: Mapping[str, str]) -> It
 
 
 def _judge_local(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """It promises no more than the persistence, which is judged for every durability."""
+    """`local` promises no more than persistence does, which is judged for every durability."""
     yield from ()
 
 
@@ -218,16 +218,17 @@ _PROMISES = {LOCAL: _judge_local, REPLICATED: _judge_replicated, FSYNCED: _judge
 
 _EVERYWHERE = ("add", "due", "pop", "finish", "release", "touch", "sign_in", "beat")
 """The scripts that every service runs all the time."""
-_AT_TIMES = {"DUMP", "XADD"}  # for what cannot be read, and for a journal
-_WITH_SUBCOMMANDS = {"MEMORY", "XGROUP", "XINFO"}  # for a journal; they cannot be judged by their first word
+_AT_TIMES = {"DUMP", "XADD"}  # only for records that cannot be read, and for a journal
+_WITH_SUBCOMMANDS = {"MEMORY", "XGROUP", "XINFO"}  # for a journal; the first word alone cannot be judged
 _WORD = re.compile(r"--.*|'([A-Z]+)'")
 _A_USER_THAT_MAY = "deploy/redis/users.acl has a user that may"
 
 
 async def judge_rights(redis: Redis, namespace: str) -> list[str]:
-    """The warnings about what the user may not do on the server of shard 0; none where Redis does not say.
+    """The warnings about commands that the user may not run on the server of shard 0; none if Redis does not report
+    them.
 
-    Raises Unfit where jobs cannot be moved, Unavailable where Redis does not answer.
+    Raises Unfit if jobs cannot be moved, Unavailable if Redis does not answer.
     """
     keys = Keys(namespace, 0)
     needed = _commands_of(_EVERYWHERE) - _AT_TIMES
@@ -248,7 +249,7 @@ async def judge_rights(redis: Redis, namespace: str) -> list[str]:
 
 
 def _commands_of(scripts: Iterable[str]) -> set[str]:
-    """The commands that scripts run, among the other words in capitals of their strings."""
+    """The commands that scripts run, together with any other words in capitals in their strings."""
     return {word for name in scripts for word in _WORD.findall(SCRIPTS[name].text)} - {""}
 
 
@@ -257,7 +258,7 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def service_redis(settings: Settings) -> AsyncIterator[str]:
-    """The URL of the Redis to use. The embedded one is started, kept alive, and stopped at the end. Raises Unfit."""
+    """The URL of the Redis to use. An embedded Redis is started, kept alive, and stopped at the end. Raises Unfit."""
     async with AsyncExitStack() as stack:
         url = settings.redis or await _embedded(settings, stack)
         await _judge(url, settings)
@@ -273,7 +274,7 @@ async def private_redis(settings: Settings) -> AsyncIterator[str]:
 
 
 async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
-    """Start the embedded Redis; its URL."""
+    """Start the embedded Redis; returns its URL."""
     appendfsync = "always" if settings.durability == FSYNCED else "everysec"
     return await _run(EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync), settings, stack)
 
@@ -295,7 +296,7 @@ async def _stop(embedded: EmbeddedRedis, grace_s: float) -> None:
 
 
 async def _judge(url: str, settings: Settings) -> None:
-    """Log what is risky about a Redis. Raises Unfit when it cannot carry the queue."""
+    """Log what is risky about a Redis. Raises Unfit if it is not suitable for the queue."""
     redis = redis_at(url, settings.redis_timeout_s)
     try:
         warnings = {server.name: await judge(server, settings) for server in await redis.servers()}

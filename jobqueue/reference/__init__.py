@@ -1,4 +1,4 @@
-"""The reference of the native protocol, made from the schema and the commands: its entries, in Markdown and OpenAPI.
+"""The reference of the native protocol, made from the schema and the commands, as entries, Markdown and OpenAPI.
 
 A command's text is its docstring in `commands`, its fields are in `schema.params` and its answers in `schema.answers`;
 the text of a code is the docstring of its error.
@@ -32,12 +32,12 @@ class Entry(NamedTuple):
 
     @property
     def fields(self) -> list[Field]:
-        """Its fields, and those of its objects; one with two spellings is listed once."""
+        """The command's fields, and the fields of its objects. A field with two spellings is listed once."""
         own = [field for field in params.FIELDS[self.name].values() if field.name not in ALIASES.values()]
         return own + params.PARTS.get(self.name, [])
 
     def default(self, field: str) -> str:
-        """What holds where a field is not given, with the setting that it comes from."""
+        """The default of a field, with the setting that the default comes from, if any."""
         words = next(each.default for each in self.fields if each.name == field)
         known = {each.name: each.default for each in structs.fields(Settings)}
         return f"{known[words]:g} (setting `{words}`)" if words in known else words
@@ -51,7 +51,7 @@ def entries() -> list[Entry]:
 
 
 def codes() -> dict[str, str]:
-    """Each code and its meaning, in the order of the table of statuses."""
+    """Each code and its meaning, in the order of `STATUS`."""
     meanings = {error.code: _text(error) for error in _errors(JobQueueError) if "code" in vars(error)}
     return {code: meanings[code] for code in STATUS}
 

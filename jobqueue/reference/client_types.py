@@ -1,7 +1,7 @@
 """The types of answers in the clients, made from the OpenAPI description: `python -m jobqueue.reference.client_types`.
 
-It writes clients/python/jobqueue_client/answers.py and clients/node/types/answers.d.ts. Only the names are here: users
-import them, so they outlast those of the service's structs.
+It writes clients/python/jobqueue_client/answers.py and clients/node/types/answers.d.ts. This module contains only the
+names of the types: users import them, so they must stay the same even if the service's structs are renamed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Schema = Mapping[str, Any]
 
 _WIDTH = 120
 
-# The answers of which each type has the fields. A field is optional unless all of them require it; those in brackets
-# only lend their fields, all of which are optional.
+# For each type, the answers whose fields it has. A field is optional unless all of these answers require it. Answers in
+# brackets only add fields, all of which are optional.
 PYTHON = {
     "AddedJob": "Copy",
     "Added": "Added (AddedCopies)",
@@ -169,7 +169,7 @@ export type AnswerTo<C> = C extends { command: infer N extends keyof Answers } ?
 
 
 class _Field(NamedTuple):
-    """A field of a type: the schemas that answers have for it, and whether each of them requires it."""
+    """A field of a type: its schemas in the answers, and whether all answers require it."""
 
     name: str
     schemas: list[Schema]
@@ -177,7 +177,7 @@ class _Field(NamedTuple):
 
 
 class _Type(NamedTuple):
-    """A type of a client, with the text of its answers."""
+    """A type of a client, with the description of its answers."""
 
     name: str
     about: str
@@ -185,12 +185,12 @@ class _Type(NamedTuple):
 
 
 class _Types:
-    """The types of a client, by the table of its names."""
+    """The types of a client, made from its table of names."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         schemas = description()["components"]["schemas"]
         self.of: dict[str, str] = {}
-        """The first type that has the fields of an answer, by the answer."""
+        """By answer: the first type that has the fields of the answer."""
         self.all: list[_Type] = []
         for name, text in names.items():
             own, _, lent = text.partition(" (")
@@ -201,7 +201,7 @@ class _Types:
             self.all.append(_Type(name, _about([each.get("description", "") for each in answers]), made))
 
     def name(self, ref: str) -> str:
-        """The type of a reference of a schema."""
+        """The name of the type to which a schema reference points."""
         return self.of[ref.rpartition("/")[2]]
 
 
@@ -217,7 +217,7 @@ def _fields(own: list[Schema], lent: list[Schema]) -> list[_Field]:
 
 
 def _about(texts: list[str]) -> str:
-    """The text of a type, of those of its answers: "The answer to finish." and so on are one sentence."""
+    """The text of a type, from the texts of its answers. Texts like "The answer to finish." become one sentence."""
     begin = "The answer to "
     if len(texts) == 1 or not all(text.startswith(begin) and text.endswith(".") for text in texts):
         return texts[0]
@@ -226,7 +226,7 @@ def _about(texts: list[str]) -> str:
 
 
 def _options(schemas: list[Schema]) -> Iterator[Schema]:
-    """The schemas of which a value fits one, without repetition."""
+    """The alternative schemas of a value, without duplicates."""
     flat = [part for schema in schemas for part in schema.get("anyOf", [schema])]
     enums = sorted({word for part in flat for word in part.get("enum", ())}, key=_rank)
     if enums:
@@ -293,7 +293,7 @@ _NODE_OBJECTS = {
     "newest_dead": "{ id: string; cause: string; reason: string | null; dead_since: number }",
     "others": "{ parked: number; jobs: number }",
 }
-"""Objects that the description leaves open, by their field."""
+"""The types of objects whose content the description does not define, by the field of the object."""
 
 
 def node() -> str:
@@ -322,7 +322,7 @@ def node() -> str:
 
 
 def _generic(types: _Types) -> set[str]:
-    """The types that hold bodies of jobs, themselves or in their parts."""
+    """The types that contain job bodies, directly or in nested types."""
     found = {each.name for each in types.all if "value" in [field.name for field in each.fields]} - {"Setting"}
     while True:
         parts = [f'/{answer}"' for answer, name in types.of.items() if name in found]
@@ -372,7 +372,7 @@ FILES = {
     "answers.py": (_CLIENTS / "python/jobqueue_client/answers.py", python),
     "answers.d.ts": (_CLIENTS / "node/types/answers.d.ts", node),
 }
-"""The files in a checkout, and what makes each."""
+"""The files in a checkout, and the function that makes each file."""
 
 if __name__ == "__main__":
     for path, make in FILES.values():

@@ -179,7 +179,7 @@ def _codes() -> str:
 
 
 def _small(sentence: str) -> str:
-    """A sentence as a cell of a table has it."""
+    """A sentence as the text of a table cell: without its full stop, and usually without its capital."""
     words = sentence.rstrip(".")
     return words if words.startswith("Redis") else words[:1].lower() + words[1:]
 
@@ -204,7 +204,7 @@ def _title(field: Field) -> str:
 
 
 def _range(field: Field) -> str:
-    """What is allowed, in few words."""
+    """The allowed values, in few words."""
     return field.expected.replace(NAME, "a name").replace("with *", "with `*`")
 
 
@@ -213,7 +213,7 @@ def _default(entry: Entry, field: Field) -> str:
 
 
 def _answers(entry: Entry) -> str:
-    """What the answers have beside `success`; of a field that several have, the first description counts."""
+    """The fields of the answers, except `success`. If several answers have a field, its first description is used."""
     meanings: dict[str, str] = {}
     for field in (field for shape in entry.answers for field in fields_of(shape) if field.name != "success"):
         meanings.setdefault(field.name, field.meaning)

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the service, for `GET /openapi.json`. It has the same source as the reference."""
+"""The OpenAPI description of the service, for `GET /openapi.json`. It has the same sources as the reference."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def description() -> Schema:
             "/openapi.json": {"get": _read("describe", "This description", _json({"type": "object"}))},
         },
         "components": {"schemas": _schemas(), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"token": []}, {}],  # the second is a service without tokens
+        "security": [{"token": []}, {}],  # the second is for a service without tokens
     }
 
 
@@ -70,7 +70,7 @@ def _requests() -> Schema:
 
 
 def _carried_out() -> Schema:
-    """One answer, or an array of them, in which a refusal is one member among others."""
+    """One answer, or an array of answers, which may include refusals."""
     shapes = [_ref(shape) for shape in _answers()]
     many = {"type": "array", "items": {"anyOf": [*shapes, _ref(answers.Refusal)]}, "minItems": 1}
     return {"description": "Carried out", "content": _json({"anyOf": [*shapes, many]})}
@@ -101,7 +101,7 @@ def _refused(status: int) -> Schema:
 
 
 def _read(name: str, summary: str, content: Schema, *, of_all: bool = False) -> Schema:
-    """A page; `of_all`: no service asks for a token there."""
+    """A page. `of_all`: True if no service requires a token for it."""
     refused = {} if of_all else {str(status): _refused(status) for status in (401, 403)}
     responses = {"200": {"description": "OK", "content": content}, **refused}
     return {"operationId": name, "summary": summary, "responses": responses, **({"security": [{}]} if of_all else {})}
@@ -129,12 +129,12 @@ def _ref(kind: type[msgspec.Struct]) -> Schema:
 
 
 def _schemas() -> Schema:
-    """The schemas of commands and answers; that of a command has its text and its answers too."""
+    """The schemas of commands and answers. The schema of a command also has the command's text and its answers."""
     _, schemas = msgspec.json.schema_components(
         [*(entry.kind for entry in entries()), *_answers(), answers.Refusal], ref_template=_REF
     )
     for schema in _parts(schemas):
-        if isinstance(schema.get("pattern"), str):  # Python's end of text is JSON Schema's $
+        if isinstance(schema.get("pattern"), str):  # the end of the text is $ in JSON Schema
             schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
     for entry in entries():
         _complete(schemas[entry.kind.__name__], entry)
@@ -145,7 +145,7 @@ def _schemas() -> Schema:
 
 def _complete(schema: Schema, entry: Entry) -> None:
     schema["description"] = entry.does
-    schema["x-answers"] = [_ref(shape) for shape in entry.answers]  # which one path for all commands cannot express
+    schema["x-answers"] = [_ref(shape) for shape in entry.answers]  # a single path for all commands cannot express this
 
 
 def _parts(schema: Any) -> Iterator[Schema]:

@@ -1,8 +1,8 @@
 """Checks of commands that no type expresses: names, bodies, cursors, and fields that depend on each other.
 
-Many commands of one kind are checked together where that is faster: by the same rules, and any doubt about one of them
-is settled by checking each. A cursor is the position at which a listing continues, as text that is opaque to clients. A
-body is JSON that is passed on unread, but that every reader must be able to read.
+Many commands of one kind are checked together if that is faster: by the same rules, and if there is any doubt, each of
+them is checked alone. A cursor is the position at which a listing continues, as text that is opaque to clients. A body
+is JSON that is passed on without being parsed, but that every reader must be able to parse.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_body(body: bytes, max_body_bytes: int) -> None:
 
 
 def are_clear(bodies: Sequence[Raw], max_body_bytes: int) -> bool:
-    """Whether one look at many bodies finds that `check` takes each of them. False is only a doubt."""
+    """Returns True if one look at many bodies shows that `check_body` accepts each of them. False is not certain."""
     if max(map(len, bodies)) > min(max_body_bytes, DEEPEST_BODY):  # a shorter one cannot be too deep
         return False
     return not _may_be_unreadable(b"\n".join(bodies))
@@ -74,7 +74,8 @@ def _may_be_unreadable(json: bytes) -> bool:
 
 
 def _depth(body: bytes) -> int:
-    """How many levels of arrays and objects a body has. It has no Python loop, for a body may be all brackets."""
+    """How many levels of arrays and objects a body has. This has no Python loop, because a body may consist of brackets
+    only."""
     brackets = _STRING.sub(b"", body).translate(_STEPS, _NO_BRACKETS)
     return max(accumulate(map((-1).__add__, brackets)), default=0)
 
@@ -84,16 +85,16 @@ NAMED: dict[type[Struct], list[str]] = {
 }
 """The fields of each command that are names."""
 IS_NAME = {"topic": is_name, "id": is_id}
-"""What checks such a field."""
+"""The function that checks each of these fields."""
 _WITH_BODY = (Add, Schedule, Update)
 _CHANGES = ("delay", "at", "priority", "ttl")  # what an update may change besides the body
 KEEPS_BODY = ("later", "sooner")
-"""With these in `if_exists`, an add without a body keeps the one that there is."""
-_FEW = 4  # commands are checked faster one by one
+"""With these values of `if_exists`, an add without a body keeps the existing body."""
+_FEW = 4  # so few commands are checked faster one by one
 
 
 def check(command: Command, max_body_bytes: int) -> None:
-    """Raises BadField or TooLarge for a command that is not allowed. A `TTR` becomes its `ttr`."""
+    """Raises BadField or TooLarge for a command that is not allowed. The value of `TTR` is moved to `ttr`."""
     kind = type(command)
     for field in NAMED[kind]:
         name = getattr(command, field)
@@ -107,7 +108,7 @@ def check(command: Command, max_body_bytes: int) -> None:
 
 
 def check_all(commands: Sequence[Command], max_body_bytes: int) -> None:
-    """As `check` for each of them."""
+    """Like `check`, for each of the commands."""
     if len(commands) <= _FEW:
         for command in commands:
             check(command, max_body_bytes)
@@ -122,7 +123,8 @@ def check_all(commands: Sequence[Command], max_body_bytes: int) -> None:
 
 
 def _are_clear(kind: type[Any], alike: Sequence[Any], max_body_bytes: int) -> bool:
-    """Whether one look at the names of many commands and one at their bodies find nothing. False is only a doubt."""
+    """Returns True if one look at the names of many commands and one at their bodies find no fault. False is not
+    certain."""
     names: list[str] = []
     if "topic" in NAMED[kind]:
         names += {command.topic for command in alike} - {None}
@@ -206,7 +208,7 @@ def _check_tokens(commands: Sequence[Token]) -> None:
 
 
 def _check_which(command: Struct, name: str, action: str, needed: frozenset[str], allowed: frozenset[str]) -> None:
-    """Which fields a command has, where that depends on the first, the action."""
+    """Raises BadField if a command lacks fields, or has others, than its first field, the action, requires."""
     for field in command.__struct_fields__[1:]:
         is_given = getattr(command, field) is not None
         if is_given and field not in needed | allowed:
@@ -230,7 +232,7 @@ def _check_operations(commands: Sequence[Operation]) -> None:
             _check_plan(command, command.kind, command.filter)
 
 
-_STATE_OF = {"kick": "dead", "run": "delayed", "reschedule": "delayed"}  # the only one that they take
+_STATE_OF = {"kick": "dead", "run": "delayed", "reschedule": "delayed"}  # the only state whose jobs they accept
 
 
 def _check_plan(command: Operation, kind: str, wanted: Filter) -> None:
@@ -319,5 +321,5 @@ def read(cursor: str | None, kind: type[Position]) -> Position | None:
 
 
 def refusal() -> BadField:
-    """The refusal of a cursor that this command did not give."""
+    """The refusal of a cursor that this command did not return."""
     return bad_value("cursor")

@@ -1,4 +1,4 @@
-"""The commands, a row each: what the parts of the service need to know of a command besides its fields.
+"""The commands, one row each: what the parts of the service need to know about a command besides its fields.
 
 The rights of tokens, the log of actions and the command line read the rows, and tests/test_new_command.py compares the
 clients with them.
@@ -21,13 +21,13 @@ SERVICE = "Look after a service"
 class Row(NamedTuple):
     """A command.
 
-    `rights`: those of tokens that allow it, the first of which a refusal names; without any, a valid token is enough.
+    `rights`: the rights that allow it, the first of which a refusal names; without any, a valid token is enough.
     `section`: where the help of the command line lists it; None for a command that only programs send.
-    `repeat`: whether a client may send it again, whatever its fields, if it does not know whether it was carried out.
-    `is_spared`: whether no rate refuses it, because that would make work be done twice.
-    `logged`: whether it is logged as an action: always, or if a person acts.
-    `shows_bodies`: whether its answers have bodies of jobs, for which a token needs the right `bodies`.
-    `arguments`: the fields that people type without an option; None for those that are required.
+    `repeat`: True if a client may send it again, whatever its fields, when it may or may not have been carried out.
+    `is_spared`: True if no rate refuses it, because a refusal would cause work to be done twice.
+    `logged`: when it is logged as an action: never, only if a person acts, or always.
+    `shows_bodies`: True if its answers have bodies of jobs, for which a token needs the right `bodies`.
+    `arguments`: the fields that people type without an option; None for exactly the required fields.
     """
 
     kind: type[Struct]
@@ -87,6 +87,6 @@ def _named(rows: tuple[Row, ...]) -> dict[str, Row]:
 
 
 OF_TESTS = _named(_OF_TESTS)
-"""The commands that only a test service (`jobqueue serve --test`) has besides, by name."""
+"""The additional commands that only a test service (`jobqueue serve --test`) has, by name."""
 COMMANDS = _named(_ROWS)
-"""All others, by name."""
+"""All other commands, by name."""

@@ -20,12 +20,12 @@ MONTH_S = 30 * DAY_S
 YEAR_S = 365 * DAY_S
 TEN_YEARS_S = 3650 * DAY_S
 LAST_S = 100_000_000_000  # of unix seconds
-SHORTEST_TTR_S = 0.1  # below it there is only 0: at most once
+SHORTEST_TTR_S = 0.1  # the only shorter one is 0: at most once
 MOST_STEPS = 32  # of a back-off
 MOST_SHARDS = 255
 DEEPEST_BODY = 500  # levels: PHP reads 512 by default, Python somewhat less than 1,000; an answer adds a few
 LONGEST_NAME = 255
-LONGEST_SCHEDULE = 200  # characters of a name; the ids of its occurrences have 14 more, and those of copies their topic
+LONGEST_SCHEDULE = 200  # characters of a name; ids of occurrences have 14 more, those of copies also their topic
 LEAST_MS = 1000  # a larger number of seconds than a field allows may have been meant as milliseconds
 
 _SPANS = {DAY_S: " (24 h)", MONTH_S: " (30 days)", YEAR_S: " (a year)", TEN_YEARS_S: " (10 years)"}
@@ -42,7 +42,7 @@ def _seconds_words(least: float, most: int) -> str:
 
 
 def _integer(least: int, most: int, note: str = "", zero: str = "") -> Meta:
-    """A range of integers. `zero`: what 0 means; `note`: what else holds."""
+    """A range of integers. `zero`: what 0 means; `note`: what else applies."""
     low = f"{least} ({zero})" if zero else str(least)
     return Meta(ge=least, le=most, extra={_WORDS: f"an integer from {low} to {most}{note}"})
 
@@ -54,13 +54,13 @@ def _string(least: int, most: int) -> Meta:
 
 
 def must_be(words: str, **limits: Any) -> Meta:
-    """What a value must be, where no other function has words for it."""
+    """What a value must be, if no other function has words for it."""
     return Meta(extra={_WORDS: words}, **limits)
 
 
 _MARKS = "._-:/@#+="
 _CHARACTERS = "A-Za-z0-9" + _MARKS.replace("-", r"\-")
-_OTHER_BYTE = "%(?:[0189A-F][0-9A-F]|2[0-24-9AC]|3[BCEF]|5[B-E]|60|7[B-F])"  # those that are no plain character
+_OTHER_BYTE = "%(?:[0189A-F][0-9A-F]|2[0-24-9AC]|3[BCEF]|5[B-E]|60|7[B-F])"  # bytes that are no plain characters
 _LENGTH = rf"(?=.{{1,{LONGEST_NAME}}}\Z)"  # as written
 NAME_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE})+"
 _ID_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE}|%3A)+"
@@ -68,23 +68,23 @@ _NAME = rf"^{NAME_PATTERN}\Z"
 _ID = rf"^{_ID_PATTERN}\Z"
 _SCHEDULE = rf"^(?=.{{1,{LONGEST_SCHEDULE}}}\Z)(?:[{_CHARACTERS.replace('@', '')}]|{_OTHER_BYTE}|%3A)+\Z"
 _PATTERN = rf"^{_LENGTH}(?:[{_CHARACTERS}*?]|{_OTHER_BYTE})+\Z"
-_LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that nothing is tried again
+_LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # only one way to match, so that nothing is tried again
 _LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")
 is_name = re.compile(rf"{_LINE}|{NAME_PATTERN}+").fullmatch
-"""Whether a string is the name of a topic: None where it is not."""
+"""Whether a string is the name of a topic: returns a match, or None if it is not."""
 is_id = re.compile(rf"{_LINE}|{_ID_PATTERN}+").fullmatch
-"""Whether a string is an id: None where it is not. Here a colon may be written as %3A, so that a topic that has one can
-be set apart from what follows it."""
+"""Whether a string is an id: returns a match, or None if it is not. In an id, a colon may be written as %3A, so that a
+topic that contains a colon can be separated from what follows it."""
 is_pattern = re.compile(_PATTERN).match
-"""Whether a string is a pattern of topics: None where it is not."""
+"""Whether a string is a pattern of topics: returns a match, or None if it is not."""
 NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
 NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)} %XX"
 SCHEDULE_CHARACTERS = NAME_CHARACTERS.replace("@", "")
 SCHEDULE_NAME = f"a string of 1 to {LONGEST_SCHEDULE} characters of A-Z a-z 0-9 {' '.join(_MARKS.replace('@', ''))} %XX"
 
 Name = Annotated[str, must_be(NAME, pattern=_NAME)]
-# Where a command names its job or its topic, the pattern only goes into the description; `are_names` checks many names
-# at once. Left to msgspec it would cost a call of `re` for each: more than reading the rest of an add.
+# For the fields that name a job or a topic, the pattern only goes into the description; `are_names` checks many names
+# at once. If msgspec checked them, each would cost a call of `re`: more than reading the rest of an add.
 _Name = Annotated[str, must_be(NAME, extra_json_schema={"pattern": _NAME})]
 _Id = Annotated[str, must_be(NAME, extra_json_schema={"pattern": _ID})]
 _LONGEST_SHORT = 128
@@ -507,14 +507,14 @@ def is_ttr(seconds: float) -> bool:
 
 
 def are_names(names: Collection[str]) -> bool:
-    """Whether each of one or more strings is a name of plain characters, by one look at all of them. False is only a
-    doubt: one with `%XX` may be a name too."""
+    """Whether each of one or more strings is a name of plain characters, by one look at all of them. False is not
+    certain: a string with `%XX` may be a name, too."""
     lines = "\n".join(names)
     return _LINES.fullmatch(lines) is not None and lines.count("\n") < len(names)
 
 
 class Default(NamedTuple):
-    """Annotates a field with what holds where it is not given: in words, or by the name of a setting."""
+    """Annotates a field with its default: in words, or by the name of a setting."""
 
     words: str
 
@@ -526,13 +526,13 @@ class Field(NamedTuple):
     required: bool
     meaning: str
     expected: str
-    """What a value must be; empty for an answer's."""
+    """What a value must be, or empty for a field of an answer."""
     default: str
-    """What holds where it is not given, or the name of the setting that says so; empty where that is nothing."""
+    """The default, in words or as the name of a setting, or empty if there is none."""
 
 
 def fields_of(kind: type[Struct]) -> list[Field]:
-    """The fields of a struct in its order."""
+    """The fields of a struct, in their order."""
     return [
         Field(field.encode_name, field.required, _meaning(field.type), expected(field.type), _default(field.type))
         for field in msgspec.structs.fields(kind)
@@ -549,7 +549,7 @@ def _meaning(annotated: Any) -> str:
 
 
 def expected(annotated: Any) -> str:
-    """What a value of a type must be, in words: the outermost that there are. A choice is its own wording."""
+    """What a value of a type must be, in words: the outermost words that the type has. A Literal lists its choices."""
     for meta in reversed(getattr(annotated, "__metadata__", ())):
         if isinstance(meta, Meta) and meta.extra:
             return str(meta.extra[_WORDS])

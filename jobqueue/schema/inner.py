@@ -1,8 +1,8 @@
-"""The commands that only dialects give: native ones with more options, and a few that the native protocol lacks.
+"""The commands that only dialects use: native ones with more options, and a few that the native protocol lacks.
 
-Units, ranges and meanings are those of the native fields. Nobody checks these commands again: a dialect keeps to the
-ranges, and answers what is outside of them itself. Where an answer differs from the native one, the struct says so:
-jobs are given as the engine read them. What else a dialect may ask for holds for all commands: see `Commands.answer`.
+Units, ranges and meanings are those of the native fields. These commands are not checked again: a dialect keeps to the
+ranges, and answers requests outside of them itself. If an answer differs from the native one, the struct says so: jobs
+are returned as the engine read them. For the options that dialects have with all commands, see `Commands.answer`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Add(params.Add, tag="add"):
     has `jobs`, whose ids are `#<number>@<topic>`."""
 
     note: bytes = b""
-    """Up to 64 bytes that are kept with the job and given with it."""
+    """Up to 64 bytes that are stored with the job and returned with it."""
     keeps_body: bool = False
-    """Its tombstone keeps the body."""
+    """True if the job's tombstone keeps the body."""
     numbered: bool = False
 
 
@@ -33,9 +33,10 @@ class Pop(params.Pop, tag="pop"):
 
     by_priority: bool = False
     """Jobs of the highest priority in any of the topics come first; among equals, in the order of topics. With several
-    shards that holds within each."""
+    shards, this order applies only within each shard."""
     numbered: Literal["", "jobs", "copies"] = ""
-    """Give each job a number: its own; for `copies` also that of `#<n>@<topic>`; else a new one, and an alias."""
+    """Return a number for each job: its own; with `copies`, also the number of a copy `#<n>@<topic>`; for any other
+    job, a new number, which is an alias of the job."""
 
 
 class Finish(params.Finish, tag="finish"):
@@ -80,7 +81,7 @@ class Peek(Struct):
     count: int = 1
     numbered: Literal["", "jobs", "copies"] = ""
     body: bool = True
-    """As of Get."""
+    """As in Get."""
 
 
 class Stats(Struct):
@@ -90,10 +91,10 @@ class Stats(Struct):
     topic: str | None = None
     prefix: str = ""
     each: bool = False
-    """Answers `topics` instead: the figures of each of them, by name."""
+    """If True, answers `topics` instead: the figures of each topic, by name."""
     waits: int = 0
-    """`waits_ms` of the figures says how long so many of a topic's first ready jobs (in each shard) have waited; those
-    of each topic have no due times then."""
+    """For how many of a topic's first ready jobs (in each shard) `waits_ms` of the figures says how long they have
+    waited. With `each`, the figures have no due times then."""
 
 
 class Names(Struct):
@@ -122,7 +123,7 @@ class Restore(Struct):
 
     id: str | None = None
     skips_overdue: bool = False
-    """Jobs whose time has passed stay away, instead of being ready at once."""
+    """True to leave out jobs whose time has passed; otherwise they are ready at once."""
 
 
 Inner = Add | Pop | Finish | Delete | Release | Bury | Get | Peek | Stats | Names | Counter | Purge | Restore

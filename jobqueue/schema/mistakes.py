@@ -15,7 +15,7 @@ from jobqueue.schema import fields
 
 _PLAIN = "".join(map(chr, range(0x21, 0x7F)))  # shown as they are
 _MOST_QUOTED = 40  # characters of a value that the sentence repeats
-_MOST_COMPARED = 64  # characters of a name that are compared with those that are known
+_MOST_COMPARED = 64  # characters of a name that are compared with known names
 _FIRST_UNIX_S = 1_000_000_000  # in 2001
 _FIRST_UNIX_MS = 100_000_000_000  # above the largest `at`
 _LAST_UNIX_MS = 100_000_000_000_000
@@ -30,8 +30,9 @@ _OF_FIELD = re.compile(r"Object (contains unknown|missing required) field `(.*)`
 class Misfit(NamedTuple):
     """Why a value does not fit its type, taken from msgspec's message.
 
-    `unknown`, `missing`: the field that an object has and must not, or lacks. `path`: where in the value that is, such
-    as `.topics[0]`; empty: at its top. `is_key`: True if a key there is at fault. `fault`: msgspec's words.
+    `unknown`: the field that an object must not have, or None; `missing`: the field that it lacks, or None. `path`:
+    where in the value the fault is, such as `.topics[0]`, or empty for its top level. `is_key`: True if a key there is
+    at fault. `fault`: msgspec's words.
     """
 
     fault: str
@@ -47,7 +48,7 @@ class Misfit(NamedTuple):
 
 
 def misfit(error: msgspec.ValidationError) -> Misfit:
-    """Take the message of msgspec apart."""
+    """Parse the message of msgspec."""
     match = _MISFIT.fullmatch(str(error))
     assert match
     fault, is_key, path = match[1], bool(match[2]), match[3] or ""
@@ -59,13 +60,13 @@ def misfit(error: msgspec.ValidationError) -> Misfit:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The known name that is nearest to a wrong one."""
+    """The known name that is most similar to a wrong one, as the end of a sentence; or nothing."""
     near = difflib.get_close_matches(name[:_MOST_COMPARED], tuple(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def mistake(field: str, allowed: str, value: object) -> str:
-    """The end of the sentence "`field` must be `allowed`", or nothing where no more can be said than that."""
+    """The end of the sentence "`field` must be `allowed`", or nothing if there is no more to say."""
     kind = next((word for each, word in _KINDS if isinstance(value, each)), None)
     if kind is None:
         return ""
@@ -85,7 +86,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
 
 
 def _takes(allowed: str, kind: str) -> bool:
-    """Whether a field takes values of a kind at all."""
+    """Whether a field accepts values of a kind at all."""
     if _TIME in allowed:
         return kind in ("a string", "a number")
     words = {"a list": "an array", "an object": "an object", "true": "a boolean", "an integer": "a number"}
@@ -186,7 +187,7 @@ _IN: dict[str, Callable[..., str]] = {
 }
 
 # What other queues call our fields: BullMQ, Celery, Sidekiq, SQS, RabbitMQ, beanstalkd, camellia and lmstfy. A field is
-# compared without its signs and capitals. Of several of ours, the first that the command has is meant.
+# compared in lower case and without punctuation. Of several of our fields, the first that the command has is meant.
 _FIELDS_ELSEWHERE = {
     ("id",): "jobid taskid jid msgid messageid messagededuplicationid deduplicationid dedupid dedup uniquekey",
     ("topic", "topics"): "queue queuename queueurl tube channel exchange routingkey jobname taskname task",
@@ -246,7 +247,7 @@ def instead_of_field(field: str, command: str, known: Iterable[str]) -> str:
 def field_elsewhere(field: str, command: str, known: Mapping[str, str]) -> str:
     """What an unknown field means if another queue has it, as the end of a sentence; or nothing.
 
-    `known`: by the names of the fields that the command has, how they are written where the sentence is read.
+    `known`: the fields of the command: by name, the spelling that the sentence must use.
     """
     word = _plain(field)
     if command == "add" and word in _AGAIN_AND_AGAIN:
@@ -263,7 +264,7 @@ def instead_of_command(name: str, known: Iterable[str]) -> str:
 
 
 def command_elsewhere(name: str) -> str:
-    """The same, of a command that another queue has, only."""
+    """Like `instead_of_command`, but only for commands of other queues."""
     ours = _COMMANDS.get(_plain(name))
     if ours == "topics":
         return "; did you mean 'topics', or 'peek' for the jobs of one?"

@@ -1,6 +1,6 @@
 """The commands: one typed struct each, with the body left as it came.
 
-What each field may be is in `fields`; a default here is words for people, or the name of the setting that holds it.
+The allowed values of each field are in `fields`; a default here is in words for people, or the name of a setting.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ Command = (
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
 OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}
-"""The commands that only a test service (`jobqueue serve --test`) has besides."""
+"""The additional commands that only a test service (`jobqueue serve --test`) has."""
 FIELDS: dict[str, dict[str, Field]] = {
     name: {field.name: field for field in fields.fields_of(kind)} for name, kind in BY_NAME.items()
 }
@@ -409,13 +409,13 @@ FIELDS: dict[str, dict[str, Field]] = {
 _EXPECTED = {name: field.expected for each in reversed(FIELDS.values()) for name, field in each.items()}
 _EXPECTED["command"] = "a string"
 PARTS = {"operation": [field._replace(name=f"filter.{field.name}") for field in fields.fields_of(Filter)]}
-"""The fields of fields that are objects."""
+"""The inner fields of those fields that are objects."""
 _EXPECTED |= {field.name: field.expected for each in PARTS.values() for field in each}
 
 
 def must_be(field: str, command: object = None) -> str:
-    """What a field must be, in words; of a command that does not have it, or none: what the first that has it says.
-    Raises KeyError where no command has it."""
+    """What a field of a command must be, in words; if `command` is unknown or does not have the field, what it must be
+    in the first command that has it. Raises KeyError if no command has it."""
     own = FIELDS.get(command, {}) if isinstance(command, str) else {}
     name = field.lower()
     return f"must be {own[name].expected if name in own else _EXPECTED[name]}"
@@ -433,14 +433,14 @@ def bad_value(field: str, command: object = None, value: object = None) -> BadFi
 
 
 def ms(seconds: float) -> int:
-    """Seconds in milliseconds, rounded up. (The inner rounding removes what the binary fraction added: 16.1 s are
+    """Seconds in milliseconds, rounded up. (The inner rounding removes the error of the binary fraction: 16.1 s are
     16,100 ms.)"""
     whole = int(seconds)
     return whole * _MS if whole == seconds else math.ceil(round(seconds * _MS, 4))
 
 
 def ms_or_none(seconds: float | None) -> int | None:
-    """As `ms`; None where there is no value."""
+    """Like `ms`, or None if there is no value."""
     return None if seconds is None else ms(seconds)
 
 

@@ -1,6 +1,7 @@
-"""Sinks: where `jobqueue deliver` hands due jobs to. This is the contract of a kind of sink, and the table of kinds.
+"""Sinks: where `jobqueue deliver` sends due jobs. This module has the contract of a kind of sink, and the table of
+kinds.
 
-A kind is one module or folder here, with a `Settings` and a `Sink`; it knows no other kind. The rules that hold for all
+A kind is one module or folder here, with a `Settings` and a `Sink`; it knows no other kind. The rules that apply to all
 kinds are in `pump/`.
 """
 
@@ -14,7 +15,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 from msgspec import Meta, Struct
 
-MOST_TOPICS = 100  # a sink
+MOST_TOPICS = 100  # per sink
 OUR_HEADERS = ("jobqueue-id", "jobqueue-key", "jobqueue-topic", "jobqueue-due", "jobqueue-attempt")
 _TEXT = Annotated[str, Meta(max_length=1024)]
 
@@ -24,7 +25,7 @@ class Kind(NamedTuple):
 
     module: str
     extra: str = ""
-    """The extra of the package that brings its library; empty: it needs none."""
+    """The extra of the package that includes its library, or empty if it needs none."""
 
 
 KINDS = {
@@ -40,7 +41,7 @@ KINDS = {
 
 def delivered_at(lease: int) -> float:
     """When a job was handed out, in unix seconds by Redis's clock: its lease is that time in us. The clock of the host
-    may be another one."""
+    may differ."""
     return lease / 1e6
 
 
@@ -50,10 +51,10 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: str
     topics: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1, max_length=MOST_TOPICS)]
     in_flight: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    """Messages without a confirmation, at most; None: 100, or 1 in strict order."""
+    """The most messages without a confirmation, or None for the default: 100, or 1 in strict order."""
     in_flight_mb: Annotated[int, Meta(ge=1, le=1024)] = 64
     timeout_s: Annotated[float, Meta(ge=0.1, le=300)] = 10.0
-    """For a confirmation, and for a connection."""
+    """The timeout for a confirmation, and for a connection."""
     order: Literal["none", "strict"] = "none"
     body: Literal["as-is", "text", "envelope", "mykit"] = "as-is"
     headers: dict[str, _TEXT] = {}
@@ -62,13 +63,14 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tls_key: str = ""
 
     forms: ClassVar[Sequence[str]] = ("as-is", "text", "envelope")
-    """What `body` may be."""
+    """The values that `body` may have."""
     templates: ClassVar[Sequence[str]] = ()
     """The names of settings that are templates."""
     schemes: ClassVar[Sequence[str]] = ()
-    """What the setting `url` may begin with; empty: anything."""
+    """The schemes that the setting `url` may have, or empty for any."""
     routed_by: ClassVar[str] = ""
-    """The setting, a template, that names where a message goes; empty: all messages of the sink go to one place."""
+    """The setting, a template, that names the destination of a message, or empty if all messages of the sink go to one
+    place."""
 
     @property
     def most_in_flight(self) -> int:
@@ -76,7 +78,7 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def confirm_s(self) -> float | None:
-        """The most seconds that a confirmation may take; None: the sink itself bounds it."""
+        """The most seconds that a confirmation may take, or None if the sink itself limits them."""
         return self.timeout_s
 
     @property
@@ -85,7 +87,7 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return not self.routed_by or Template(getattr(self, self.routed_by)).is_by_topic
 
     def tls(self) -> ssl.SSLContext:
-        """For a connection to the broker; certificates are always checked. Raises Down."""
+        """The TLS context for a connection to the broker; certificates are always checked. Raises Down."""
         try:
             context = ssl.create_default_context(cafile=self.tls_ca or None)
             if self.tls_cert:
@@ -95,13 +97,13 @@ class Common(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return context
 
     def keeps(self, header: str) -> bool:
-        """Whether the broker keeps the name of a header for itself."""
+        """Whether the broker reserves the name of a header for itself."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a broker gets of a job."""
+    """The message that a broker gets for a job."""
 
     id: str
     topic: str
@@ -115,19 +117,21 @@ class Message:
     """OUR_HEADERS, those of the settings, and the job's own."""
     body: bytes
     is_json: bool
-    """Whether the body is JSON, or text."""
+    """True if the body is JSON, False if it is text."""
     is_last: bool = False
     """Whether this is the job's last try."""
     once: bool = False
-    """Whether its job does not come again, whatever happens."""
+    """True if the job is never delivered again, whatever happens."""
 
 
 class Poison(Exception):
-    """No repetition of this message helps; the message says why, without its body or headers' values."""
+    """Sending this message again cannot help. The text of the exception says why, without the body or the values of
+    headers."""
 
 
 class Refused(Exception):
-    """The broker does not take this message now. `after_s`: the pause that it asked for; None: the job's back-off."""
+    """The broker does not accept this message now. `after_s`: the pause that the broker asked for, or None for the
+    job's back-off."""
 
     def __init__(self, reason: str, after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -135,13 +139,13 @@ class Refused(Exception):
 
 
 class WrongDestination(Exception):
-    """The broker works, but the place that this message goes to is missing, or takes nothing from us. The topic is
-    paused, or, where messages of a topic go to several places, the job is refused; other messages go on."""
+    """The broker works, but the destination of this message is missing, or accepts nothing from us. The topic is
+    paused, or, if messages of a topic go to several destinations, the job is refused; other messages are still sent."""
 
 
 class Down(Exception):
-    """The broker, or the way to it, or the only place that messages of the sink go to, is down. `for_s`: for as long as
-    trying again does not help. `cure`: a statement or command that mends it, which `deliver --check` prints."""
+    """The broker, the way to it, or the only destination of the sink's messages is down. `for_s`: for how many seconds
+    trying again cannot help. `cure`: a statement or command that fixes it, which `deliver --check` prints."""
 
     def __init__(self, reason: str, for_s: float = 0.0, cure: str = "") -> None:
         super().__init__(reason)
@@ -150,27 +154,27 @@ class Down(Exception):
 
 
 class Events(Protocol):
-    """What a sink tells the pump by itself."""
+    """What a sink reports to the pump on its own initiative."""
 
     def lost(self, down: Down) -> None:
-        """The connection is gone: what is in flight will not be confirmed."""
+        """The connection is gone: messages in flight will not be confirmed."""
 
     def blocked(self, reason: str) -> None:
-        """The broker takes nothing for now; empty: it does again."""
+        """The broker accepts no messages for now; if `reason` is empty, it accepts them again."""
 
 
 class Sink(Protocol):
-    """A way to one broker. Its constructor takes the settings and Events, and connects to nothing."""
+    """A way to one broker. Its constructor takes the settings and Events, and does not connect."""
 
     async def connect(self) -> None:
-        """Connect, and see that messages can be sent. Raises Down."""
+        """Connect, and check that messages can be sent. Raises Down."""
 
     async def send(self, message: Message) -> None:
         """Send, and wait until the broker has confirmed this very message. Raises Poison, Refused, WrongDestination,
-        Down. May be cancelled: then nobody waits for the confirmation any more."""
+        Down. May be cancelled: then nobody waits for the confirmation any longer."""
 
     async def check(self) -> list[str]:
-        """What `deliver --check` tells beside that it connected. Raises WrongDestination, Down."""
+        """What `deliver --check` prints after it has connected. Raises WrongDestination, Down."""
 
     async def close(self) -> None:
         """Close the connection, whatever its state; connect may follow. Raises nothing."""
@@ -200,8 +204,8 @@ class Template:
         return not {*self._parts[1::2]} - {"topic"}
 
     def of(self, message: Message, escape: Callable[[str], str] = str) -> str:
-        """The text for a message, whose values pass through `escape`. Raises Poison for a header that it does not
-        have."""
+        """The text for a message, with each value passed through `escape`. Raises Poison for a header that the message
+        does not have."""
         text = ""
         for before, name in zip(self._parts[::2], self._parts[1::2], strict=True):
             text += before + escape(_value(name, message))

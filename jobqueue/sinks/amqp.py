@@ -27,10 +27,10 @@ class Settings(Common, frozen=True, kw_only=True):
     url: Annotated[str, Meta(min_length=1)]
     """amqp:// or amqps://, with user, password and virtual host."""
     exchange: str = ""
-    """Empty: the default one, which takes the routing key for the name of a queue."""
+    """Empty for the default exchange, which uses the routing key as the name of a queue."""
     routing_key: str = "{topic}"
     declare: bool = False
-    """Make the exchange (topic, durable), a queue (quorum) of its name, and a binding of all keys."""
+    """True to create the exchange (topic, durable), a queue (quorum) with its name, and a binding for all keys."""
     templates = ("routing_key",)
     routed_by = "routing_key"
     schemes = ("amqp", "amqps")
@@ -68,7 +68,7 @@ class Sink:
             raise _down(error) from None
         except OSError as error:
             raise Down(f"no connection: {error.strerror or type(error).__name__}") from None
-        except RuntimeError:  # of the library, where the connection ends while it is being made
+        except RuntimeError:  # raised by the library if the connection ends while it is being made
             raise Down("the connection was closed") from None
         self._connected_at = time.monotonic()
         self._watching = asyncio.create_task(self._watch(connection))
@@ -92,8 +92,8 @@ class Sink:
             await asyncio.sleep(_AGAIN_S)
 
     async def _routed(self, exchange: AbstractExchange, published: aio_pika.Message, key: str) -> bool:
-        """Publish a message; False if no queue took it, but one may exist soon. Raises Refused, WrongDestination,
-        Down."""
+        """Publish a message. Returns False if no queue accepted it, but one may exist soon. Raises Refused,
+        WrongDestination, Down."""
         try:
             await exchange.publish(published, key, mandatory=True, timeout=None)
         except errors.PublishError:
@@ -163,6 +163,7 @@ def _access_refused(error: BaseException, key: str) -> WrongDestination | Down:
 
 
 def _down(error: BaseException) -> Down:
-    """Without what may hold a password: the texts of replies name exchanges, queues and virtual hosts."""
+    """The error, without texts that may contain a password; the texts of replies name exchanges, queues and virtual
+    hosts."""
     words = [each for each in error.args if isinstance(each, str) and "%" not in each]
     return Down(words[-1] if words else type(error).__name__)

@@ -16,30 +16,32 @@ _POISON = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, erro
 _REFUSED = (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError)
 _LOGIN = (errors.AuthenticationFailedError, errors.SaslAuthenticationFailed, errors.UnsupportedSaslMechanismError)
 _LOGIN_S = 60.0
-_FIND_S = 3.0  # for which a topic that is just being made is waited for
+_FIND_S = 3.0  # how long to wait for a topic that is just being created
 _WRONG = (errors.UnknownTopicOrPartitionError, errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
 
 
 class Settings(Common, frozen=True, kw_only=True):
     url: Annotated[str, Meta(min_length=1)]
-    """kafka:// or, with TLS, kafkas://; with user and password where it asks for SASL; several hosts by commas."""
+    """kafka:// or, with TLS, kafkas://; with user and password if it requires SASL; several hosts are separated by
+    commas."""
     topic: Annotated[str, Meta(min_length=1)] = "{topic}"
     key: str = ""
-    """Of the record; empty: none."""
+    """The key of the record, or empty for none."""
     partition_key: str = ""
-    """Records of one go to one partition; empty: by `key`, and without one by turns."""
+    """Records with the same partition key go to the same partition. If it is empty, `key` decides; without a key, the
+    partition is random."""
     sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     linger_ms: Annotated[int, Meta(ge=0, le=1000)] = 5
     max_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
-    """Of a record; the topic must take as much."""
+    """The most bytes of a record; the topic must accept as many."""
     templates = ("topic", "key", "partition_key")
     routed_by = "topic"
     schemes = ("kafka", "kafkas")
 
 
 class Sink:
-    """One idempotent producer, which is made anew by the pump."""
+    """One idempotent producer; the pump makes a new one after a failure."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings = settings
@@ -108,15 +110,15 @@ class Sink:
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        with contextlib.suppress(Exception):  # whatever its state, it is of no use any more
-            # Not `stop`, which would first send what it still has: those jobs have gone back.
+        with contextlib.suppress(Exception):  # whatever its state, it is no longer needed
+            # Not `stop`, which would first send the records it still has: their jobs have been returned.
             await asyncio.gather(producer._sender.close(), return_exceptions=True)
             await producer.client.close()
             producer._closed = True
 
     async def _find(self, producer: AIOKafkaProducer, topic: str) -> set[int]:
-        """The partitions of a topic. Raises UnknownTopicOrPartitionError: the library would look for a missing one as
-        long as a confirmation may take."""
+        """The partitions of a topic. Raises UnknownTopicOrPartitionError after a short wait, because the library would
+        look for a missing topic for as long as a confirmation may take."""
         if known := producer.client.cluster.partitions_for_topic(topic):
             return set(known)
         try:
@@ -126,7 +128,7 @@ class Sink:
             raise errors.UnknownTopicOrPartitionError from None
 
     async def _partition(self, producer: AIOKafkaProducer, topic: str, message: Message) -> int | None:
-        """The partition of a record, where it is not the producer's to choose."""
+        """The partition of a record, or None if the producer chooses it."""
         if not self._settings.partition_key:
             return None
         key = self._partition_key.of(message).encode()

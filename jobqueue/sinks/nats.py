@@ -1,4 +1,5 @@
-"""NATS with JetStream: a message is confirmed when the stream has it, which drops repetitions of a key for a while."""
+"""NATS with JetStream: a message is confirmed when the stream has it; the stream drops repetitions of a key for a
+while."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from nats.js import JetStreamContext
 from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused, Template, WrongDestination
 
 _OURS = "nats-"  # how the names of its own headers begin
-_STREAM_FULL = (10047, 10077, 10122)  # of its messages, its bytes, or of a subject
+_STREAM_FULL = (10047, 10077, 10122)  # the limit of its messages, of its bytes, or of a subject
 _NO_STREAM = 503
 _FORBIDDEN = re.compile('permissions violation for publish to "(.*)"', re.IGNORECASE)
 
@@ -37,7 +38,7 @@ class Settings(Common, frozen=True, kw_only=True):
 
 
 class Sink:
-    """One connection, which is made anew by the pump and never by the library."""
+    """One connection. The pump makes a new one after a failure; the library never does."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings, self._events = settings, events
@@ -45,7 +46,7 @@ class Sink:
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
         self._under_way: defaultdict[str, set[asyncio.Timeout]] = defaultdict(set)
-        """What awaits a PubAck, by subject."""
+        """The timeouts of the messages that await a PubAck, by subject."""
 
     async def connect(self) -> None:
         try:
@@ -111,7 +112,7 @@ class Sink:
         if client is not None:
             try:
                 await client.close()
-            except Exception:  # whatever its state, it is of no use any more
+            except Exception:  # whatever its state, it is no longer needed
                 return
 
     @property
@@ -120,7 +121,7 @@ class Sink:
 
     @contextlib.asynccontextmanager
     async def _unless_forbidden(self, subject: str) -> AsyncIterator[None]:
-        """Raises WrongDestination if the server tells meanwhile that the subject may not be published to."""
+        """Raises WrongDestination if the server reports meanwhile that the subject may not be published to."""
         try:
             async with asyncio.timeout(None) as under_way:
                 self._under_way[subject].add(under_way)
@@ -136,7 +137,8 @@ class Sink:
             raise
 
     async def _told(self, error: Exception) -> None:
-        """The server tells of an error that ends no connection, or the library of what its calls raise, too."""
+        """Called for errors of the server that do not end the connection, and for errors that calls of the library
+        raise as well."""
         if forbidden := _FORBIDDEN.search(str(error)):
             for under_way in self._under_way.get(forbidden[1], ()):
                 under_way.reschedule(0)
@@ -147,7 +149,7 @@ class Sink:
 
 
 def _is_subject(subject: str) -> bool:
-    """Whether it may be published to: no empty part, no wildcard, no white space."""
+    """Whether a subject may be published to: it has no empty part, no wildcard, and no white space."""
     return all(subject.split(".")) and not any(each in "*> \t\r\n" or not each.isprintable() for each in subject)
 
 

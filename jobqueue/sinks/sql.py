@@ -1,5 +1,5 @@
 """The sink `sql`: a table in the receiver's database. A message is confirmed by the commit of its row, whose key is
-there only once.
+unique.
 
 Messages that are sent at the same time share a transaction.
 """
@@ -44,11 +44,11 @@ from jobqueue.sinks import Common, Down, Events, Message, Poison, Refused
 MOST = 500  # messages
 
 Write = Callable[[list[Message]], Awaitable[list[Exception | None]]]
-"""Writes messages; for each an error, or None where it is confirmed."""
+"""Writes messages. Returns for each an error, or None if it is confirmed."""
 
 
 class Batches:
-    """Writes one batch after the other: what is sent meanwhile is the next one."""
+    """Writes one batch after the other: messages that are sent meanwhile form the next one."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -56,7 +56,7 @@ class Batches:
         self._writing: asyncio.Task[None] | None = None
 
     async def send(self, message: Message) -> None:
-        """Wait until a message is confirmed. Raises what became of it."""
+        """Wait until a message is confirmed. Raises its error if it is not."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((message, done))
         if self._writing is None:
@@ -64,7 +64,7 @@ class Batches:
         await done
 
     async def close(self) -> None:
-        """Cancel the batch under way, whose messages are not confirmed."""
+        """Cancel the current batch, whose messages are then not confirmed."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -73,7 +73,7 @@ class Batches:
         try:
             while self._waiting:
                 some, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                await self._write_some([each for each in some if not each[1].done()])  # others wait no more
+                await self._write_some([each for each in some if not each[1].done()])  # the others were given up
         finally:
             self._writing = None
 
@@ -119,7 +119,7 @@ class NoTable(Down):
 
 
 def inbox(name: str) -> Table:
-    """The table by that name."""
+    """The table with this name."""
     name_type = String(LONGEST_NAME).with_variant(mysql.VARCHAR(LONGEST_NAME, collation="utf8mb4_bin"), "mysql")
     key = LONGEST_NAME + _LONGEST_MS
     key_type = String(key).with_variant(mysql.VARCHAR(key, collation="utf8mb4_bin"), "mysql")
@@ -139,19 +139,19 @@ def inbox(name: str) -> Table:
 
 
 def ddl(where: Address, table: Table) -> str:
-    """The statement that makes it."""
+    """The statement that creates the table."""
     return str(CreateTable(table).compile(dialect=_DIALECTS[where.kind].dialect())).strip() + ";"
 
 
 def insert_of_nothing(table: Table) -> Insert:
-    """Inserts no row, but fails where an insert would: without the table, its columns or rights, or if it is
-    read-only."""
+    """A statement that inserts no row, but fails if an insert would: if the table, its columns or rights are missing,
+    or the database is read-only."""
     names = [column.name for column in table.columns if column.server_default is None]
     return insert(table).from_select(names, select(*(table.c[name] for name in names)).where(false()))
 
 
 def insert_of(where: Address, table: Table) -> Insert:
-    """Inserts rows whose key is not there yet."""
+    """A statement that inserts the rows whose keys do not exist yet."""
     if where.kind == "mysql":  # not IGNORE, which would also cut values to fit
         row = mysql.insert(table)
         return row.on_duplicate_key_update(message_key=row.inserted.message_key)
@@ -173,7 +173,7 @@ def row_of(message: Message) -> dict[str, Any]:
 
 
 def judged(error: Exception) -> Poison | Refused | Down:
-    """What an error of the database means. Its words are not told where they may hold values."""
+    """What an error of the database means. Its text is left out if it may contain values."""
     if isinstance(error, OSError | TimeoutError):
         return Down(f"no connection: {type(error).__name__}")
     if not isinstance(error, SQLAlchemyError):
@@ -205,7 +205,8 @@ def _code(error: BaseException) -> str | int:
 
 
 def _is_away(code: str | int) -> bool:
-    """Whether it is about the server, the connection or the login: of SQLite, everything else is about its file."""
+    """Whether an error is about the server, the connection or the login. With SQLite, all other errors are about its
+    file."""
     if isinstance(code, int):
         return code in _AWAY_CODES or 2000 <= code < 3000
     return len(code) != _STATE or code.startswith(_AWAY_CLASSES)
@@ -223,7 +224,7 @@ def _is_among(code: str | int, known: tuple[str | int, ...]) -> bool:
 
 class Settings(Common, frozen=True, kw_only=True):
     url: Annotated[str, Meta(min_length=1)]
-    """As of a journal: sqlite, postgresql, mariadb, mysql; TLS stands in it."""
+    """Like a journal's: sqlite, postgresql, mariadb, mysql; the URL also configures TLS."""
     table: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}\Z")] = "jobqueue_inbox"
     schemes = urls.SCHEMES
 
@@ -233,7 +234,7 @@ class Settings(Common, frozen=True, kw_only=True):
 
 
 class Sink:
-    """An engine of its own, on which one transaction at a time runs."""
+    """A sink with an engine of its own, on which one transaction runs at a time."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings = settings
@@ -271,11 +272,11 @@ class Sink:
         await self._batches.close()
         engine, self._engine = self._engine, None
         if engine is not None:
-            with contextlib.suppress(Exception):  # whatever its state, it is of no use any more
+            with contextlib.suppress(Exception):  # whatever its state, it is no longer needed
                 await engine.dispose()
 
     async def _write(self, messages: list[Message]) -> list[Exception | None]:
-        """Write all in one transaction; where that fails by one of them, each in its own."""
+        """Write all messages in one transaction; if one of them makes it fail, write each in its own."""
         error = await self._written(messages)
         if error is None:
             return [None for _ in messages]

@@ -18,8 +18,8 @@ _PORT, _TLS_PORT = 61613, 61614
 _LOGIN_S = 60.0
 _NEVER_S = 86_400.0  # the pump has a time-out of its own
 _HEARTBEAT_MS = 10_000
-# Of STOMP, and of what the two brokers read from a message: one of them by a job would be an error of the connection
-# (user-id), another queue (durable), or a message that comes later (AMQ_SCHEDULED_DELAY).
+# The headers of STOMP, and those that the two brokers read from a message: if a job could set them, they would cause an
+# error of the connection (user-id), another queue (durable), or a delayed message (AMQ_SCHEDULED_DELAY).
 _KEPT = frozenset(
     (
         *("destination", "content-length", "content-type", "content-encoding", "receipt", "receipt-id", "transaction"),
@@ -38,7 +38,7 @@ class Settings(Common, frozen=True, kw_only=True):
     vhost: str = "/"
     """The header `host` of CONNECT: RabbitMQ's virtual host; ActiveMQ ignores it."""
     amq_text: bool = False
-    """For ActiveMQ: text messages, where consumers otherwise get bytes."""
+    """For ActiveMQ: True to send text messages; otherwise consumers get bytes."""
     forms = (*Common.forms, "mykit")
     templates = ("destination",)
     routed_by = "destination"
@@ -50,7 +50,7 @@ class Settings(Common, frozen=True, kw_only=True):
 
 
 class Sink:
-    """One connection, which is made anew by the pump."""
+    """One connection; the pump makes a new one after a failure."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings, self._events = settings, events
@@ -63,7 +63,7 @@ class Sink:
         self._greeting = _Greeting()
         connected = asyncio.Event()
         client = self._new_client()
-        # In a task of its own: the library cancels the task that opened it when its connection fails.
+        # In a task of its own: when the connection fails, the library cancels the task that opened the client.
         self._holding = holding = asyncio.create_task(self._hold(client, connected))
         waiting = asyncio.create_task(connected.wait())
         try:
@@ -87,7 +87,7 @@ class Sink:
             raise Down("no connection")
         headers = {**message.headers, "persistent": "true"}
         if any("\0" in value or "\r" in value for value in headers.values()):
-            raise Poison("a header has a null character or a carriage return")  # which the library leaves out
+            raise Poison("a header has a null character or a carriage return")  # the library would leave them out
         destination = self._destination.of(message, self._greeting.escaped)
         try:
             await client.send(
@@ -151,19 +151,20 @@ class Sink:
 
 
 class _Greeting:
-    """What a server answered to CONNECT."""
+    """The server's answer to CONNECT."""
 
     refusal = ""
     server = ""
 
     def escaped(self, name: str) -> str:
-        """A part of a destination: RabbitMQ ends one at a slash, and reads `%2F` as one; others do not."""
+        """A name as a part of a destination. RabbitMQ ends a part at a slash, and reads `%2F` as a slash; other brokers
+        do neither."""
         return name.replace("/", "%2F") if self.server.startswith("RabbitMQ") else name
 
 
 def _connection_class(vhost: str, greeting: _Greeting) -> type[Connection]:
-    """Connections that ask for a virtual host, where the library names the server, and that do not wait for more after
-    an ERROR in place of CONNECTED."""
+    """A class of connections that send the virtual host, where the library would send the name of the server, and that
+    end at an ERROR instead of CONNECTED, where the library would wait for more."""
 
     class Opened(Connection):
         async def write_frame(self, frame: stompman.AnyClientFrame) -> None:
@@ -194,7 +195,7 @@ def _unconnected(error: BaseException | None) -> Down:
 
 
 def _unconfirmed(error: stompman.errors.SendReceiptError, destination: str) -> Exception:
-    """What a message without a RECEIPT is."""
+    """The error for a message without a RECEIPT."""
     if error.reason == "timeout":
         return TimeoutError()
     if error.frame is None:
@@ -209,8 +210,8 @@ def _unconfirmed(error: stompman.errors.SendReceiptError, destination: str) -> E
 
 
 def _names(frame: stompman.ErrorFrame, destination: str) -> bool:
-    """Whether an error that names no message is about a destination: RabbitMQ puts it, its exchange or its queue in
-    quotation marks."""
+    """Whether an error that names no message is about a destination: RabbitMQ puts the destination, its exchange or its
+    queue in quotation marks."""
     parts = [part.replace("%2F", "/") for part in destination.split("/") if part]
     text = frame.body.decode(errors="replace")
     return any(f"'{part}'" in text for part in (destination, *parts))

@@ -1,9 +1,9 @@
-"""How a request is answered by a task, whoever read it: its log, and the jobs of a client that is gone. And refusals of
-requests that aiohttp reads, whatever their port and path.
+"""How a task answers a request, whether the fast path or aiohttp has read it: the log, and the jobs of a client that is
+gone. Also the refusals of requests that aiohttp reads, on any port and path.
 
 Refusals are JSON with a code where aiohttp would answer with text: for an unknown path or method, for bytes that are
-not HTTP, and for an exception in a handler. The guard refuses the requests of foreign browsers. Requests that the fast
-path reads come from no browser: see `fast_path.read`.
+not HTTP, and for an exception in a handler. The guard refuses browser requests from foreign origins. Requests that the
+fast path reads never come from a browser: see `fast_path.read`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def refusal(error: Exception) -> Reply:
 
 
 def response_to(error: Exception, headers: dict[str, str] | None = None, *, closes: bool = False) -> web.Response:
-    """The answer for an error. `closes`: the connection is closed after it, as always after one for want of a token."""
+    """The response for an error. `closes`: True to close the connection after it; it is always closed after a 401."""
     reply = refusal(error)
     named = {"Server": SERVER, **(headers or {})}
     refused = web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=named)
@@ -79,7 +79,7 @@ def in_json(handler: Handler) -> Handler:
 
 
 class Refusing(web.RequestHandler):
-    """aiohttp's handler of a connection, but it reports in JSON what it cannot read, and what failed."""
+    """aiohttp's handler of a connection, but with unreadable requests and failures reported in JSON."""
 
     __slots__ = ()
 
@@ -89,16 +89,16 @@ class Refusing(web.RequestHandler):
         """Neither sends nor logs `message`, which contains parts of the request."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has already begun")
-        error = exc if isinstance(exc, Exception) else TimeoutError()  # aiohttp has none when a handler timed out
+        error = exc if isinstance(exc, Exception) else TimeoutError()  # aiohttp passes none when a handler timed out
         return response_to(error if status >= 500 else BadHttp(), closes=True)
 
 
-_ORIGIN = web.RequestKey("origin", str)  # of the page that may read the answer
+_ORIGIN = web.RequestKey("origin", str)  # the origin of the page that may read the answer
 _MOST_SHOWN = 200  # characters of an origin in the log
 
 
 class Guard:
-    """Refuses what web pages may not ask for, and bodies that would have to be inflated."""
+    """Refuses requests that web pages may not make, and compressed bodies."""
 
     def __init__(self, browsers: Browsers, metrics: Metrics, log: Sparing) -> None:
         self._browsers = browsers
@@ -106,7 +106,7 @@ class Guard:
         self._log = log
 
     def before(self, handler: Handler) -> Handler:
-        """A handler that is asked only what may be asked."""
+        """A handler that gets only the requests that are allowed."""
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             peer = cast(Peer, CALLER.get())
@@ -144,13 +144,13 @@ log = structlog.get_logger()
 async def respond(give_back: Callable[[Sequence[Job]], None], work: Work, request_id: str, client: Client) -> None:
     """Answer a request with the reply that some work makes.
 
-    When this is cancelled, or the answer cannot be made or sent, the jobs reserved for the client go back.
+    When this is cancelled, or the answer cannot be made or sent, the jobs reserved for the client are returned.
     """
     REQUEST.set(request_id)
     reserved: list[Job] = []
     try:
         reply = await work(reserved)
-        if reply.status >= 500 and reply.status != HTTPStatus.SERVICE_UNAVAILABLE:  # of which each command is logged
+        if reply.status >= 500 and reply.status != HTTPStatus.SERVICE_UNAVAILABLE:  # for 503, commands are logged
             log.warning("request.failed", status=reply.status)
         await client.send(reply, request_id, has_jobs=bool(reserved))
     except ConnectionError:
@@ -161,11 +161,11 @@ async def respond(give_back: Callable[[Sequence[Job]], None], work: Work, reques
 
 
 def let_in(entry: Entry, request: web.BaseRequest) -> Grant:
-    """What a request may do; from here on the commands that are carried out for it may do that, in the name of whom it
-    names. Raises Unauthorized, Unavailable, Forbidden, BadField."""
+    """Let a request in. From here on, its commands are limited by the returned grant, and carried out in the name of
+    the person that the request names. Raises Unauthorized, Unavailable, Forbidden, BadField."""
     GRANT.set(NOBODY)
     USER.set("")
-    shown = credential(", ".join(request.headers.getall("Authorization", ())))  # several together are none
+    shown = credential(", ".join(request.headers.getall("Authorization", ())))  # several headers are no token
     grant = entry.grant(shown, cast(Peer, CALLER.get()))
     USER.set(named(request.headers.getall(HEADER, ()), grant))
     GRANT.set(grant)
@@ -183,11 +183,12 @@ async def body_of(request: web.Request) -> bytes:
 
 
 class AiohttpClient:
-    """The client of a request. Its answer is written here, not by aiohttp's handler, to learn whether it could be."""
+    """The client of a request. Its answer is written here, not by aiohttp's handler, to learn whether it could be
+    written."""
 
     def __init__(self, request: web.Request, is_closing: Callable[[], bool], *, challenges: bool = False) -> None:
-        """`is_closing`: whether the service is stopping, so that the answer is the last of its connection.
-        `challenges`: whether one for want of a token says how to show it, and is the last, too."""
+        """`is_closing`: returns True if the service is stopping, so that the answer is the last one on its connection.
+        `challenges`: True if a 401 says how to send a token, and is the last answer, too."""
         self._request = request
         self._is_closing = is_closing
         self._challenges = challenges

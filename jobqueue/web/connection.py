@@ -1,14 +1,16 @@
-"""A connection as it begins: serves simple requests, and is handed over to aiohttp at the first one that is not.
+"""A connection as it begins: serves simple requests, and is handed over to aiohttp at the first request that is not
+simple.
 
-From there on all bytes belong to aiohttp, for its parser cannot be asked whether it is between two requests.
+After that, all bytes belong to aiohttp, because its parser cannot be asked whether it is between two requests.
 
-One request of a connection is in flight at a time; what a client sends ahead is kept, within bounds, until that one is
-answered. A client that does not read its answers gets no more requests served, and one that keeps us waiting is
-disconnected: see `Peer`. An idle connection has neither a task nor a buffer.
+One request of a connection is in flight at a time; bytes that a client sends ahead are kept, within bounds, until that
+request is answered. A client that does not read its answers gets no more requests served, and a client that keeps us
+waiting is disconnected: see `Peer`. An idle connection has neither a task nor a buffer.
 
-On a port with TLS a `Handshake` comes first. It counts as a connection, and a client may keep it waiting for no longer
-than any other. Each handshake has the newest context, and how it ended is counted: a server that an event loop makes
-with a context does neither. So the loop only accepts the client here, and its socket begins anew.
+On a port with TLS, a `Handshake` comes first. It counts as a connection, and a client may not keep it waiting longer
+than any other connection. Each handshake uses the newest context, and its outcome is counted; a server that an event
+loop makes with a context can do neither. So the loop only accepts the client here, and the handshake begins on a copy
+of its socket.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from jobqueue.web.handed_over import HandedOver
 from jobqueue.web.peer import Awaited, Peer
 from jobqueue.web.port import Port
 
-MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
+MOST_AHEAD = 64 << 10  # bytes kept while a request is in flight; reading pauses after the read that exceeds them
 
 _PROBES = (b"GET ", b"HEAD ")  # the requests of monitoring
 _END = b"\r\n\r\n"
@@ -49,11 +51,11 @@ class Connection(Peer):
         super().__init__(port)
         self._doing: Cancellable | None = None  # the request in flight
         self.grant = NOBODY
-        """What the request in flight may do: a task may have to go on with it."""
-        self._kept: bytes | bytearray = b""  # received, but not begun with
+        """What the request in flight may do, for a task that may have to go on with the request."""
+        self._kept: bytes | bytearray = b""  # received, but not processed yet
         self._needed = 0  # bytes of the first request in `_kept`, once its head is known
-        self._is_unread = False  # whether the client is to read before anything more is written
-        self._drained: asyncio.Future[None] | None = None  # a task waits for that
+        self._is_unread = False  # whether the client must read before anything more is written
+        self._drained: asyncio.Future[None] | None = None  # done when the client has read: a task waits for it
         self._is_held = False  # whether reading is paused
         self._is_last = False  # whether no further request is begun
         self._is_lost = False  # whether the connection is closed
@@ -84,7 +86,7 @@ class Connection(Peer):
             self._refuse(NoRoom("this process is receiving as many large requests as it may"))
 
     def _drop(self, size: int) -> None:
-        """Forget the first bytes of those kept."""
+        """Forget the first `size` of the kept bytes."""
         self._port.limits.charge(-size)
         if size == len(self._kept):
             self._kept = b""
@@ -92,8 +94,8 @@ class Connection(Peer):
             del self._kept[:size]
 
     def _proceed(self) -> None:
-        """Begin with the next request, if all of it is there and its turn has come."""
-        if self._wire.is_closing():  # it may have much to write before it reports the connection as lost
+        """Begin the next request, if it is complete and its turn has come."""
+        if self._wire.is_closing():  # the transport may have much to write before it reports the connection as lost
             self._close()
             return
         if not self._is_blocked() and len(self._kept) >= self._needed:
@@ -104,7 +106,7 @@ class Connection(Peer):
         return self._doing is not None or self._is_unread
 
     def _hold(self, hold: bool) -> None:
-        """Read no more for now, or read on."""
+        """Pause or resume reading."""
         if hold is not self._is_held and not self._wire.is_closing():
             self._is_held = hold
             if hold:
@@ -113,7 +115,7 @@ class Connection(Peer):
                 self._wire.resume_reading()
 
     def _begin_next(self) -> None:
-        """Begin with the first request of those kept, if all of it is there."""
+        """Begin the first request in the kept bytes, if it is complete; if it is not simple, hand it over."""
         kept = self._kept
         end = kept.find(_END, 0, LONGEST_HEAD) + 4
         if end < 4:
@@ -146,13 +148,13 @@ class Connection(Peer):
             self._doing = doing
 
     def _hand_over(self) -> None:
-        """Let aiohttp have these bytes and all that follow."""
+        """Hand the kept bytes, and all that follow, over to aiohttp."""
         received = bytes(self._kept)
         if self.is_surplus and not received.startswith(_PROBES):
             self._refuse_surplus()
             return
         self._drop(len(received))
-        self._hold(False)  # before aiohttp may pause it itself
+        self._hold(False)  # before aiohttp may pause reading itself
         self._is_last = True
         self._port.limits.leave(self)
         HandedOver(self._port).take_over(self._wire, received, is_surplus=self.is_surplus)
@@ -172,7 +174,7 @@ class Connection(Peer):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the client has not taken all that was written: see `Caller`."""
+        """True if the client has not read everything that was written: see `Caller`."""
         return self._has_unsent()
 
     def has_hung_up(self) -> bool:
@@ -247,7 +249,7 @@ class Connection(Peer):
         self._close()
 
     def _close(self) -> None:
-        """Close the connection behind what is written; nothing more is begun."""
+        """Close the connection after what is written; no more requests begin."""
         self._is_last = True
         self._drop(len(self._kept))
         self._hang_up()
@@ -255,7 +257,7 @@ class Connection(Peer):
             self._port.leave(self)
 
     def end(self) -> None:
-        """Take no more requests: see `Ending`."""
+        """Accept no more requests: see `Ending`."""
         self._is_last = True
         if self._doing is None:
             self._close()
@@ -269,7 +271,7 @@ class Connection(Peer):
         super().connection_lost(exc)
         self._is_lost = True
         if isinstance(self._doing, asyncio.Task):
-            self._port.loop.call_soon(self._doing.cancel)  # in the next turn: it has begun by then
+            self._port.loop.call_soon(self._doing.cancel)  # in the next turn: the task has begun by then
         elif self._doing is not None:
             self._doing.cancel()
             self._doing = None
@@ -283,7 +285,7 @@ class Connection(Peer):
         return Awaited.FIRST if self._awaited is Awaited.FIRST else Awaited.NEXT
 
 
-_IS_PLAIN = "HTTP_REQUEST"  # what OpenSSL says of a client that begins with a method of HTTP
+_IS_PLAIN = "HTTP_REQUEST"  # OpenSSL's reason for a client that begins with an HTTP method
 _BODY = refusal(BadHttp("this port speaks TLS: use https://")).body
 _SPEAKS_TLS = (
     f"HTTP/1.1 400 Bad Request\r\nServer: {SERVER}\r\nContent-Type: application/json\r\n"
@@ -310,7 +312,7 @@ class Handshake(asyncio.Protocol):
             number = transport.get_extra_info("socket").fileno()
             try:
                 own, plain = socket.socket(fileno=os.dup(number)), socket.socket(fileno=os.dup(number))
-            except OSError as error:  # there are as many files as there may be
+            except OSError as error:  # this process has as many open files as it may have
                 self._tls.shook_hands(error)
                 self.leave()
             else:
@@ -318,10 +320,10 @@ class Handshake(asyncio.Protocol):
                 self._task = self.port.loop.create_task(self._shake_hands(own, plain))
         else:
             self.leave()
-        cast(asyncio.Transport, transport).abort()  # nothing has been read from it, and the other one stays open
+        cast(asyncio.Transport, transport).abort()  # nothing has been read from it; the copies of its socket stay open
 
     async def _shake_hands(self, own: socket.socket, plain: socket.socket) -> None:
-        """`plain`: the same connection, for what is said without TLS."""
+        """Shake hands on `own`. `plain`: the same connection, for an answer without TLS."""
         longest_s = self.port.limits.timeout_s
         connection = _Shaken(self, self._tls)
         try:
@@ -332,7 +334,7 @@ class Handshake(asyncio.Protocol):
                 ssl_handshake_timeout=longest_s,
                 ssl_shutdown_timeout=longest_s,
             )
-            if secure.get_extra_info("cipher") is None:  # it was lost meanwhile
+            if secure.get_extra_info("cipher") is None:  # the connection was lost meanwhile
                 raise ConnectionResetError("the client is gone")
         except OSError as error:
             self._tls.shook_hands(error)
@@ -346,7 +348,7 @@ class Handshake(asyncio.Protocol):
             self.leave()
 
     def leave(self) -> None:
-        """It is over, and is one of the connections no more."""
+        """The handshake is over, and no longer counts as a connection."""
         self.port.limits.leave(self)
 
     def visit(self, now: float, timeout_s: float) -> None:
@@ -379,10 +381,10 @@ class _Shaken(Connection):
         """The handshake is over."""
         self._handshake.leave()
         super().connection_made(transport)
-        if self._authority != self._tls.authority:  # it has changed meanwhile
+        if self._authority != self._tls.authority:  # the authority has changed meanwhile
             self.end()
 
     def _has_unsent(self) -> bool:
-        """As of others. Before the client has sent anything only tickets of TLS may wait, which go with the next byte:
-        who waited for them to be taken would never end the connection."""
+        """Like `Peer._has_unsent`, but False before the client has sent anything: then only TLS tickets can be unsent.
+        They leave with the next byte, so waiting for the client to read them would never end the connection."""
         return self._awaited is not Awaited.FIRST and super()._has_unsent()

@@ -1,9 +1,9 @@
 """The fast path: reads the head of a simple request without a parser, and writes the answer to one.
 
-Simple is a POST to the native protocol's path with a `Content-Length`, as nearly all requests are. The form is much
-narrower than HTTP and lies wholly within what aiohttp's parser accepts: a simple head means the same to both, down to
-the byte at which its request ends. A request that is not simple is not bad: it goes to aiohttp. So any doubt is settled
-by None.
+A simple request is a POST to the native protocol's path with a `Content-Length`, as nearly all requests are. The form
+is much narrower than HTTP and lies wholly within what aiohttp's parser accepts: a simple head means the same to both
+parsers, down to the byte at which its request ends. A request that is not simple is not refused: it goes to aiohttp. So
+`read` returns None in any case of doubt.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from jobqueue.protocols import Reply
 from jobqueue.protocols.command.protocol import CommandProtocol
 
 SERVER = "jobqueue"  # the `Server` header: no versions, which would help only attackers
-LONGEST_HEAD = 4096  # bytes; below all bounds of aiohttp's
-_MOST_FIELDS = 64  # aiohttp takes 128
+LONGEST_HEAD = 4096  # bytes; below all limits of aiohttp
+_MOST_FIELDS = 64  # aiohttp accepts 128
 _FIRST = f"POST {CommandProtocol.path} HTTP/1.1\r\n".encode()
 _FIELD = rb"[A-Za-z0-9-]{1,64}: [!-~](?:[ -~]*[!-~])?\r\n"
 _HEAD = re.compile(re.escape(_FIRST) + rb"((?:" + _FIELD + rb")+)\r\n")
 _BEGUN = re.compile(rb"(?:" + _FIELD + rb")*(?:[A-Za-z0-9-]{1,64}(?::(?: (?:[!-~][ -~]*\r?)?)?)?|\r)?")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,14}")
 
-# They change how a message ends or what happens to its connection, or browsers send them (answering.py), or they name
-# who acts. To aiohttp's parser `Proxy-Connection` is `Connection`, and it refuses the key of an old WebSocket.
+# These headers change how a message ends or what happens to its connection, or browsers send them (answering.py), or
+# they name the actor. aiohttp's parser treats `Proxy-Connection` like `Connection`, and refuses the key of an old
+# WebSocket.
 _NEVER_SIMPLE = frozenset(
     (
         *("transfer-encoding", "content-encoding", "expect", "upgrade", "proxy-connection", "sec-websocket-key1"),
@@ -47,14 +48,14 @@ class Head(NamedTuple):
     length: int
     """Bytes of the body."""
     request_id: str
-    """As the client gave it, else empty."""
+    """As the client sent it, or empty if it sent none."""
     credential: bytes
-    """The digest of what its `Authorization` shows; empty: nothing."""
+    """The digest of the token in its `Authorization`, or empty if there is none."""
 
 
 @functools.lru_cache(maxsize=512)  # a client repeats the same head; at most 2 MB in all
 def read(head: bytes) -> Head | None:
-    """Read a whole head, its blank line included; None if it is not simple."""
+    """Read a whole head, its blank line included. Returns None if it is not simple."""
     found = _HEAD.fullmatch(head)
     if found is None:
         return None
@@ -71,7 +72,7 @@ def read(head: bytes) -> Head | None:
 
 
 def begun(part: bytes) -> bool:
-    """Whether the received part of a head may become that of a simple POST."""
+    """Whether the received part of a head may become the head of a simple POST."""
     if not part.startswith(_FIRST):
         return _FIRST.startswith(part)
     return len(part) < LONGEST_HEAD and _BEGUN.fullmatch(part, len(_FIRST)) is not None
@@ -83,24 +84,24 @@ _BEGINNINGS = {
 }
 UNAUTHORIZED = STATUS["UNAUTHORIZED"]
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="jobqueue"'}
-"""Of the answers with this status."""
+"""The headers of answers with the status `UNAUTHORIZED`."""
 _BEGINNINGS[UNAUTHORIZED] += "".join(f"{name}: {value}\r\n" for name, value in CHALLENGE.items())
 
 
 @functools.lru_cache(maxsize=1)
 def _end(second: int) -> str:
-    """The end of a head that is written in this second of Unix time, behind the length."""
+    """The end of a head, after the length. `second`: the Unix time at which the head is written."""
     return f"\r\nDate: {formatdate(second, usegmt=True)}\r\nServer: {SERVER}\r\n"
 
 
 def answered(body: bytes, request_id: str) -> bytes:
-    """A success as aiohttp would write it: `written` for most answers, with less work."""
+    """A success as aiohttp would write it: the same as `written` for most answers, with less work."""
     head = f"{_BEGINNINGS[200]}X-Request-Id: {request_id}\r\nContent-Length: {len(body)}{_end(int(time.time()))}\r\n"
     return head.encode() + body
 
 
 def written(reply: Reply, request_id: str, *, last: bool) -> bytes:
-    """A reply as aiohttp would write it. `last`: the connection is closed after it."""
+    """A reply as aiohttp would write it. `last`: True if the connection is closed after it."""
     head = _BEGINNINGS[reply.status]
     if request_id:
         head += f"X-Request-Id: {request_id}\r\n"

@@ -1,8 +1,9 @@
-"""A connection that belongs to aiohttp: passes all to its handler, and keeps to the limits of connections beside it.
+"""A connection that belongs to aiohttp: passes all bytes to aiohttp's handler, and keeps to the limits of connections.
 
-The handler is aiohttp's own and writes to the transport itself. This stands in its place as the transport's protocol,
-because aiohttp cannot be asked what it has of a request; so the bytes that go in are counted here, and the requests
-that begin and end by them are told by `watched`. Both are public, so no version of aiohttp is excluded.
+The handler is aiohttp's own and writes to the transport itself. `HandedOver` takes its place as the transport's
+protocol, because aiohttp cannot be asked how much it has received of a request. So the incoming bytes are counted here,
+and `watched` reports when requests begin and end. Both use only public interfaces, so no version of aiohttp is
+excluded.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from jobqueue.web.fast_path import written
 from jobqueue.web.peer import Awaited, Peer
 from jobqueue.web.port import Port
 
-_MOST_DISCARDED = 16 << 20  # bytes of a refused request: as many as one may have by default
-_MOST_UNCHARGED = 64 << 10  # a request of so many bytes is never refused for want of room
+_MOST_DISCARDED = 16 << 20  # bytes of a refused request: the largest size of a request by default
+_MOST_UNCHARGED = 64 << 10  # a request up to this many bytes is never refused for lack of room
 
 
 class HandedOver(Peer):
@@ -33,21 +34,21 @@ class HandedOver(Peer):
     def __init__(self, port: Port) -> None:
         super().__init__(port)
         self._handler = port.handler()
-        self._request: web.BaseRequest | None = None  # the one that is being handled
+        self._request: web.BaseRequest | None = None  # the request that is being handled
         self._content: StreamReader | None = None  # the body of the last request that has begun
-        self._is_fed = False  # whether bytes have come of which no request has begun yet
+        self._is_fed = False  # whether bytes have come, but their request has not begun yet
         self._charged = 0  # bytes of an incomplete request
         self._discarded = 0  # bytes of a body that came after the answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         super().connection_made(transport)
-        inherited = Context()  # by the handler's task, which must not log the id of the request before
+        inherited = Context()  # for the handler's task, which must not log the id of the previous request
         inherited.run(CALLER.set, self)
         inherited.run(self._handler.connection_made, transport)
 
     def take_over(self, wire: asyncio.Transport, received: bytes, *, is_surplus: bool) -> None:
-        """Go on with a connection of which these bytes are the next ones."""
+        """Go on with a connection. `received`: its next bytes."""
         wire.set_protocol(self)
         self.connection_made(wire)
         self.is_surplus = is_surplus
@@ -65,24 +66,24 @@ class HandedOver(Peer):
 
     def _discard(self, size: int) -> None:
         """Account for bytes that aiohttp reads only to get to the end of a refused request. A client that is cut off
-        may lose the answer, so one that sends a request of a usual size is not."""
+        may lose the answer, so a client that sends a request of a usual size is not cut off."""
         self._discarded += size
         if self._discarded > _MOST_DISCARDED:
             self._handler.force_close()
 
     def _is_whole(self) -> bool:
-        """Whether all of the last request that has begun is there."""
+        """Whether the last request that has begun is complete."""
         return self._content is None or self._content.is_eof()
 
     def _charge(self, size: int) -> None:
-        """Account for more bytes of an incomplete request; refuse it if they are too many for all connections."""
+        """Account for more bytes of an incomplete request; refuse it if all connections together have no room left."""
         self._charged += size
         has_room = self._port.limits.charge(size)
         if not has_room and self._charged > _MOST_UNCHARGED:
             self._refuse(NoRoom("this process is receiving as many large requests as it may"))
 
     def begin(self, request: web.BaseRequest) -> None:
-        """aiohttp begins with a request."""
+        """aiohttp begins to handle a request."""
         self._request, self._content = request, request.content
         self._is_fed = False
         self._discarded = 0
@@ -90,14 +91,14 @@ class HandedOver(Peer):
         if self._is_whole():
             self._charge(-self._charged)
         if self.is_surplus:
-            self._handler.close()  # behind the answer
+            self._handler.close()  # after the answer
 
     def finish(self) -> None:
-        """The request is handled. Of a refused one nobody has read the body, and aiohttp's objects, which refer to each
-        other, would hold it until the collector runs, which is rarely."""
+        """The request is handled. If it was refused, its body was never read, and aiohttp's objects, which refer to
+        each other, would keep the body until the garbage collector runs, which is rare."""
         self._request = None
         if self._content is not None:
-            with contextlib.suppress(Exception):  # it ended badly: there is nothing to let go of
+            with contextlib.suppress(Exception):  # the body ended with an error: there is nothing to release
                 self._content.read_nowait()
         self._charge(-self._charged)
 
@@ -127,11 +128,11 @@ class HandedOver(Peer):
         self._port.leave(self)
 
     def end(self) -> None:
-        """Take no more requests: see `Ending`."""
+        """Accept no more requests: see `Ending`."""
         if self._request is None:
             self._handler.force_close()
         else:
-            self._handler.close()  # behind the answer
+            self._handler.close()  # after the answer
 
     def abort(self) -> None:
         """Close now: see `Ending`."""
@@ -139,11 +140,11 @@ class HandedOver(Peer):
 
     def _awaits(self) -> Awaited:
         is_whole = not self._is_fed if self._request is None else self._is_whole()
-        return Awaited.NOTHING if is_whole else Awaited.REST  # how long it may be idle, aiohttp knows itself
+        return Awaited.NOTHING if is_whole else Awaited.REST  # aiohttp itself ends idle connections
 
 
 def watched(handler: Handler) -> Handler:
-    """A handler that tells the connection of a request when it begins and ends."""
+    """A handler that notifies the connection when a request begins and ends."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast(HandedOver, CALLER.get())

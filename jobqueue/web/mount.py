@@ -1,7 +1,8 @@
-"""A dialect over HTTP: where its requests come in, who may make them, and what becomes of its replies.
+"""A dialect over HTTP: where its requests come in, who may make them, and how its replies are sent.
 
-Every request takes the complete path, through aiohttp. On the service's own port the dialect is below its path, and
-takes what none of the service's own pages has; on its own port it has every path but those of the health checks.
+Every request takes the complete path, through aiohttp. On the service's own port, the dialect handles the requests
+below its path that none of the service's own pages answers; on its own port, it handles every path except those of the
+health checks.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _TOKEN_PARAMETER = "token"  # noqa: S105 - its name
 
 
 class Mount:
-    """One dialect on the ports of a process. `entry`: says who may come in; `name_request`: the id of a request, from
-    the one that its client gave; `is_closing`: whether the service is stopping."""
+    """One dialect on the ports of a process. `entry`: says who may come in; `name_request`: returns the id of a
+    request, from the id that its client sent; `is_closing`: returns True if the service is stopping."""
 
     def __init__(
         self,
@@ -49,7 +50,8 @@ class Mount:
         self._is_closing = is_closing
 
     def cut(self, request: web.Request) -> str | None:
-        """The path of a request to the service's own port below that of the dialect; None: it is not below it."""
+        """For a request to the service's own port, its path below that of the dialect, or None if it is not below
+        it."""
         base: str = self._dialect.options.path
         path = _path_of(request)
         if base in ("", "/"):
@@ -66,7 +68,7 @@ class Mount:
         return await self.answer(request, _path_of(request))
 
     async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
-        """Answer a request whose path, below that of the dialect, this is."""
+        """Answer a request. `path`: its path below that of the dialect."""
         request_id = self._name_request(request.headers.get("X-Request-Id", ""))
         client = AiohttpClient(request, self._is_closing)
         await respond(self._dialect.tools.give_back, partial(self._reply, request, path), request_id, client)
@@ -106,16 +108,16 @@ class Mount:
 
 
 def _path_of(request: web.Request) -> str:
-    """The path of a request as it came, with single slashes; a byte that is not UTF-8, which one of aiohttp's two
-    parsers lets through, is U+FFFD."""
+    """The path of a request as it came, but with single slashes. Bytes that are not UTF-8, which one of aiohttp's two
+    parsers lets through, become U+FFFD."""
     path = _bytes(request.raw_path.partition("?")[0].partition("#")[0]).decode("utf-8", "replace")
-    if not path.startswith("/"):  # with a host, as to a proxy
+    if not path.startswith("/"):  # a whole URL, as it is sent to a proxy
         path = "/" + path.partition("://")[2].partition("/")[2]
     return _SLASHES.sub("/", path)
 
 
 def _without_token(path: str, request: web.Request) -> tuple[str, str, str | None]:
-    """The path and the query of a request without a token, and the token that it shows, if it shows one."""
+    """The path and the query of a request, both without a token, and the token that the request shows, or None."""
     segment = _TOKEN_SEGMENT.fullmatch(path)
     if segment:
         path = segment[2] or "/"
@@ -123,7 +125,7 @@ def _without_token(path: str, request: web.Request) -> tuple[str, str, str | Non
     parts = [part.partition("=") for part in query.split("&")] if query else []
     shown = [value for name, _, value in parts if name == _TOKEN_PARAMETER]
     query = "&".join("".join(part) for part in parts if part[0] != _TOKEN_PARAMETER)
-    bearer = _BEARER.fullmatch(", ".join(request.headers.getall("Authorization", ())))  # several together are none
+    bearer = _BEARER.fullmatch(", ".join(request.headers.getall("Authorization", ())))  # several headers are no token
     tokens = (
         bearer and bearer[1],
         request.headers.get("X-Token"),

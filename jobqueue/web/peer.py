@@ -1,7 +1,7 @@
-"""An HTTP connection, whoever reads its bytes: its client may keep us waiting only for a limited time.
+"""An HTTP connection, whether we or aiohttp read its bytes: its client may keep us waiting only for a limited time.
 
-A loop visits each connection now and then (see `ConnectionLimits`), and looks at what it awaits from the client. Thus a
-request needs no timer, and hardly any bookkeeping: it only marks that it has begun.
+A loop visits each connection now and then (see `ConnectionLimits`), and looks at what the connection awaits from its
+client. So a request needs no timer, and hardly any bookkeeping: it only marks that it has begun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobqueue.errors import TooSlow
 from jobqueue.web.port import Port
 
 _SHUTDOWN_S = 1.0  # for a client to answer the end of TLS
-_MOST_UNSENT = 64 << 10  # bytes that wait to be encrypted; with more of them, the client does not read
+_MOST_UNSENT = 64 << 10  # bytes that wait to be encrypted; with more of them, the client counts as not reading
 
 
 class Awaited(enum.Enum):
@@ -24,9 +24,9 @@ class Awaited(enum.Enum):
 
     FIRST = enum.auto()  # to send something: it has sent nothing since it connected
     REST = enum.auto()  # to send the rest of a request
-    READING = enum.auto()  # to take its answer
+    READING = enum.auto()  # to read its answer
     NEXT = enum.auto()  # to send a request, whenever it likes
-    NOTHING = enum.auto()  # it waits for us
+    NOTHING = enum.auto()  # nothing: it waits for us
 
 
 class Peer(asyncio.Protocol):
@@ -38,10 +38,10 @@ class Peer(asyncio.Protocol):
         self._port = port
         self._wire: asyncio.Transport = None  # type: ignore[assignment]  # set before all else
         self._awaited: Awaited | None = Awaited.FIRST  # None: a request has begun since the last visit
-        self._since = 0.0  # loop time of the visit that found it so; 0: none has
-        self._is_ending = False  # whether it is closed as soon as the client has taken all
+        self._since = 0.0  # loop time of the first visit that found `_awaited`; 0 if none has
+        self._is_ending = False  # whether it is closed once the client has read everything
         self.is_surplus = False
-        """Whether it is one connection too many, which may only ask for the health of the service."""
+        """Whether this connection exceeds the limit, so that it may only ask for the health of the service."""
         self.certificate_names: tuple[str, ...] = ()
         """The URIs and DNS names in the client's certificate, which an authority of ours has signed."""
 
@@ -49,7 +49,7 @@ class Peer(asyncio.Protocol):
         """A client has connected, and with TLS its handshake is over."""
         self._wire = cast(asyncio.Transport, transport)
         if self._port.tls:
-            self._wire.set_write_buffer_limits(_MOST_UNSENT)  # as without TLS; its own are eight times as high
+            self._wire.set_write_buffer_limits(_MOST_UNSENT)  # as without TLS; the default for TLS is 8 times higher
             self.certificate_names = names_of(transport.get_extra_info("peercert"))
         limits, allows = self._port.limits, self._port.allows
         self.is_surplus = limits.is_full
@@ -61,12 +61,12 @@ class Peer(asyncio.Protocol):
         self._port.limits.leave(self)
 
     def is_of(self, port: Port) -> bool:
-        """Whether it came in through this port."""
+        """Whether the connection came in through this port."""
         return self._port is port
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether only this machine reaches the port that it came in through, and not by a Unix socket."""
+        """True if the connection came in through a port that only this machine reaches, and not a Unix socket."""
         return self._port.is_on_loopback
 
     @property
@@ -76,7 +76,7 @@ class Peer(asyncio.Protocol):
 
     @property
     def host(self) -> str:
-        """The client's IP address; empty: it came through a Unix socket."""
+        """The client's IP address, or an empty string for a Unix socket."""
         peer: Any = self._wire.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
@@ -106,18 +106,19 @@ class Peer(asyncio.Protocol):
             self._hang_up()
 
     def _has_unsent(self) -> bool:
-        """Whether some of what was written is neither with the client nor in the system's buffer."""
+        """Whether some written bytes have reached neither the client nor the system's buffer."""
         wire = self._wire
         if wire.get_write_buffer_size():
-            return True  # what is encrypted does not count in it
+            return True  # encrypted bytes do not count in this size
         return self._port.tls is not None and not wire.is_closing() and not is_writable(wire)
 
     def _hang_up(self) -> None:
-        """Close the connection after what is written. The client has to answer the end of TLS, and many do so only with
-        their next request. So it begins when the client has taken all else, and its answer is not awaited for long."""
+        """Close the connection after what is written. The client must answer the end of TLS, and many clients do so
+        only with their next request. So the end of TLS is sent once the client has read everything else, and its answer
+        is not awaited for long."""
         wire = self._wire
         if self._port.tls and not wire.is_closing():
-            wire.pause_reading()  # otherwise what arrives while it closes would be read as a request
+            wire.pause_reading()  # otherwise bytes that arrive while it closes would be read as a request
             self._is_ending = self._has_unsent()
             if not self._is_ending:
                 self._port.loop.call_later(_SHUTDOWN_S, wire.abort)
@@ -125,9 +126,9 @@ class Peer(asyncio.Protocol):
             wire.close()
 
     def _awaits(self) -> Awaited:
-        """What is awaited from a client that has taken all answers."""
+        """What is awaited from a client that has read all answers."""
         raise NotImplementedError
 
     def _refuse(self, error: Exception) -> None:
-        """Answer with an error, before there is a whole request, and close the connection."""
+        """Answer an incomplete request with an error, and close the connection."""
         raise NotImplementedError

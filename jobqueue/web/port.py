@@ -1,5 +1,5 @@
-"""What the connections of a port share, and how they end together; and the addresses that a service listens on: its
-URL, whether they are free, and the sockets of UDP.
+"""What the connections of a port share, and how they end together; and the addresses that a service listens on: their
+URL, checks that they are free, and UDP sockets.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ class Client(Protocol):
     """Where the answer to a request goes."""
 
     async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
-        """Write the answer to the request, and its id. Raises ConnectionError when the client is gone. `has_jobs`: the
-        answer hands out jobs, so make sure that the client has not hung up unnoticed."""
+        """Write the answer to the request, and its id. Raises ConnectionError when the client is gone. `has_jobs`: True
+        if the answer hands out jobs; it is then not sent to a client that has hung up unnoticed."""
 
 
 class SimpleClient(Client, Caller, Visitor, Protocol):
     """The client of a simple request."""
 
     grant: Grant
-    """What the request in flight may do; set when it is let in."""
+    """What the request in flight may do; set when the request is let in."""
 
 
 class Answerer(Protocol):
     """Answers the simple requests."""
 
     closing: bool
-    """It takes no more of them; the answers to those in flight are the last of their connections."""
+    """True if it accepts no more requests; the answers to those in flight are then the last on their connections."""
     most_bytes: int
     """A request with a longer body is not simple."""
 
     def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
-        """Begin to answer a request by its body and its head; it is never answered within this call. Returns what to
-        cancel when the client is gone. None: it is answered by a task, begun with `complete`."""
+        """Begin to answer a request with this body and head; it is never answered within this call. Returns the
+        request, to be cancelled when the client is gone, or None if a task that was begun with `complete` answers
+        it."""
 
 
 class Ending(Protocol):
     """A connection, as the port sees it when it closes."""
 
     def end(self) -> None:
-        """Take no more requests: close now, or behind the answer to the one in flight."""
+        """Accept no more requests: close now, or after the answer to the request in flight."""
 
     def abort(self) -> None:
         """Close now, and cancel the request in flight."""
@@ -66,8 +67,9 @@ class Ending(Protocol):
 class Port:
     """What the connections of a port share.
 
-    `handler` makes aiohttp's handler of a connection. `allows`: whether the client with an address may connect.
-    `idle_s`: how long a connection is kept without a request. `tls`: what its connections begin with.
+    `handler` makes aiohttp's handler of a connection. `allows`: says whether the client with an address may connect;
+    None allows all. `idle_s`: how long a connection is kept without a request. `tls`: the TLS of its connections, or
+    None.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Port:
         self.tls = tls
         self.loop = asyncio.get_running_loop()
         self.addresses: list[tuple[Any, ...]] = []
-        """Those that it listens on; none: it is a Unix socket."""
+        """The addresses that it listens on; empty for a Unix socket."""
         self._endings: list[set[Ending]] = []
         self._ended = asyncio.Event()
 
@@ -97,7 +99,7 @@ class Port:
         return bool(self.addresses) and are_loopback(address[0] for address in self.addresses)
 
     async def end(self, connections: Iterable[Ending], grace_s: float) -> None:
-        """Let the requests in flight end within `grace_s`, else cancel them; then their connections are closed."""
+        """Let the requests in flight end within `grace_s`, then cancel those left; close all the connections."""
         ending = set(connections)
         self._endings.append(ending)
         for each in list(ending):
@@ -137,8 +139,9 @@ def url_of(address: tuple[Any, ...], *, has_tls: bool = False) -> str:
 
 
 async def check_free(host: str, port: int) -> None:
-    """Raises OSError when nothing can listen there now: another program has the port, or the host no such address. A
-    port that is in use is looked at again for a moment: a service that was killed may leave it to its processes."""
+    """Raises OSError if nothing can listen there now: another program has the port, or the host does not have the
+    address. A port that is in use is checked again for a moment, because the workers of a killed service may still have
+    it."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _HANDOVER_S
     while True:
@@ -178,7 +181,7 @@ async def check_datagrams_free(settings: Settings) -> None:
 
 
 async def datagram_sockets(host: str, port: int, *, shared: bool) -> list[socket.socket]:
-    """A UDP socket on each address of the host. `shared`: with other processes."""
+    """A UDP socket on each address of the host. `shared`: True if other processes use the port, too."""
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
     )

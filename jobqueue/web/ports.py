@@ -1,7 +1,7 @@
-"""The ports of a process: that of the service, and those of the dialects that have one of their own.
+"""The ports of a process: the port of the service, and those of the dialects that have one of their own.
 
-They close together: first none takes connections or requests any more, then requests in flight have `grace_s` to end.
-On a port an application of aiohttp runs behind connections of ours: they hand a request over to it when the request is
+They close together: first all stop accepting connections and requests, then requests in flight have `grace_s` to end.
+On a port, an aiohttp application runs behind our own connections, which hand over to it at the first request that is
 not simple.
 """
 
@@ -29,15 +29,15 @@ from jobqueue.web.port import Answerer, Port, SimpleClient, blamed_on, datagram_
 from jobqueue.web.site import Web
 
 BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again a second later
-_IDLE_S = 3630.0  # more than a proxy keeps a connection
+_IDLE_S = 3630.0  # longer than a proxy keeps an idle connection
 
 
 class Runner:
     """An application on a port. Simple requests go to `answerer`, and connections keep to the limits.
 
-    With `allows`, only the clients are let in whose address it allows. `tls`: on the port, not on the Unix socket.
-    `grace_s`: how long requests in flight may take after `close`; `idle_s`: how long a connection is kept without a
-    request.
+    With `allows`, only clients whose address it allows may connect. `tls`: the TLS of the port; the Unix socket has
+    none. `grace_s`: how long requests in flight may take after `close`; `idle_s`: how long a connection is kept without
+    a request.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class Runner:
         self._servers: list[asyncio.Server] = []
 
     async def open(self, host: str, port: int, *, shared: bool = False, unix: socket.socket | None = None) -> None:
-        """Listen. `shared`: beside other processes; `unix`: a socket that listens already. Raises OSError."""
+        """Listen. `shared`: True if other processes use the port, too; `unix`: a listening Unix socket to serve, too.
+        Raises OSError."""
         await self._aiohttp.setup()
         server = self._aiohttp.server
         assert server
@@ -83,7 +84,7 @@ class Runner:
         assert server
         options: dict[str, Any] = {
             "access_log": None,
-            "auto_decompress": False,  # it would be done on the loop, before anyone asks for the body or a token
+            "auto_decompress": False,  # it would run on the loop, before the token is checked and the body is read
             "keepalive_timeout": self._idle_s,
         }
         handler = partial(Refusing, server, loop=loop, **options)
@@ -96,28 +97,28 @@ class Runner:
         self._servers.append(server)
         for each in server.sockets:
             if each.family != socket.AF_UNIX:
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # what it accepts inherits this
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted connections inherit this
                 side.addresses.append(each.getsockname())
         await server.start_serving()
 
     @property
     def addresses(self) -> list[Any]:
-        """Those that it listens on, but for a Unix socket."""
+        """The addresses that it listens on, except a Unix socket."""
         return [address for port in self._ports for address in port.addresses]
 
     def stop(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         for server in self._servers:
             server.close()
 
     async def renew(self) -> None:
-        """End the connections that there are, within `grace_s`: the idle ones now, the others behind their answers."""
+        """Close open connections within `grace_s`: idle ones now, the rest after their answers."""
         await asyncio.gather(*(port.end(self._of(port, Connection, HandedOver), self._grace_s) for port in self._ports))
 
     async def close(self) -> None:
-        """Take no more connections and requests, and let those in flight end."""
+        """Accept no more connections and requests, and let requests in flight end."""
         self.stop()
-        await asyncio.sleep(0)  # what has come before begins
+        await asyncio.sleep(0)  # requests that have already come begin first
         for handshake in self._limits.joined(Handshake):
             handshake.abort()
         ends = [port.end(self._of(port, Connection), self._grace_s) for port in self._ports]
@@ -132,7 +133,8 @@ log = structlog.get_logger()
 
 
 class Ports:
-    """The ports of one process. `shared`: other processes listen beside it; `tls`: what they speak over HTTP."""
+    """The ports of one process. `shared`: True if other processes use the ports, too; `tls`: the TLS of the HTTP ports,
+    or None."""
 
     def __init__(
         self, settings: Settings, limits: ConnectionLimits, guard: Guard, tls: Tls | None = None, *, shared: bool
@@ -150,8 +152,8 @@ class Ports:
         self._datagrams: list[asyncio.DatagramTransport] = []
 
     async def open(self, site_web: Web, dialects: Mapping[str, Dialect[Any]], unix: socket.socket | None = None) -> str:
-        """Listen; returns the URL of the service. `unix`: a socket beside its port. Raises Unfit for the port of a
-        dialect, OSError for its own."""
+        """Listen; returns the URL of the service. `unix`: a Unix socket to serve besides its port. Raises Unfit for the
+        port of a dialect, OSError for the service's own port."""
         for name, dialect in dialects.items():
             port: int = dialect.options.port
             with blamed_on(f"protocols.{name}", port):
@@ -180,7 +182,7 @@ class Ports:
         return runner
 
     def _renew(self) -> None:
-        """End the connections of clients whom authorities of before let in."""
+        """Close open connections: their clients were let in by the previous authorities."""
         for runner in self._runners:
             task = asyncio.create_task(runner.renew())
             self._renewals.add(task)
@@ -207,7 +209,7 @@ class Ports:
             self._datagrams.append(transport)
 
     async def close(self, site_web: Web, dialects: Iterable[Dialect[Any]], waiting: Waiting) -> None:
-        """Take no more connections and requests, answer the pops that wait, and let the rest end."""
+        """Accept no more connections and requests, answer the waiting pops, and let the other requests end."""
         site_web.closing = True
         for runner in self._runners:
             runner.stop()

@@ -1,4 +1,5 @@
-"""The HTTP side of a process: routes, request ids, and the pages that are no commands, with who may see each."""
+"""The HTTP side of a process: routes, request ids, and the pages besides the commands, with the rules for who may see
+each."""
 
 from __future__ import annotations
 
@@ -44,13 +45,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Pages:
-    """The pages of one process. Without tokens everybody sees them; else a token is asked for, but not for `/healthz`,
-    the status of `/readyz`, and the paths of `open_paths`."""
+    """The pages of one process. On a service without tokens, everybody sees them; otherwise a token is required, except
+    for `/healthz`, the status of `/readyz`, and the paths in `open_paths`."""
 
     def __init__(
         self, entry: Entry, readiness: Callable[[], dict[str, bool]], scrape: Scrape, open_paths: tuple[str, ...]
     ) -> None:
-        """`readiness`: the checks by name, and whether each passes."""
+        """`readiness`: returns whether each check passes, by its name."""
         self._entry = entry
         self._readiness = readiness
         self._scrape = scrape
@@ -98,7 +99,7 @@ class Pages:
         return _json({"ready": ready, **shown}, status=200 if ready else 503)
 
     def _may_look(self, request: web.Request) -> bool:
-        """Whether the checks are shown by their names."""
+        """Whether a request may see the checks by their names."""
         if READYZ in self._open_paths or self._entry.is_open:
             return True
         if "Authorization" not in request.headers:
@@ -151,8 +152,8 @@ class Web:
         self.most_bytes = settings.max_request_bytes
 
     def mount(self, dialect: HttpDialect[Any]) -> tuple[web.Application, Callable[[object], bool]]:
-        """Let a dialect answer below its path. Returns the application for its own port, and whether the client with
-        an address may connect there."""
+        """Let a dialect answer below its path. Returns the application for its own port, and the function that says
+        whether the client with an address may connect there."""
         mount = Mount(dialect, self._entry, self._request_id, lambda: self.closing)
         self._mounts.append(mount)
         application = web.Application(client_max_size=self.most_bytes)
@@ -163,7 +164,7 @@ class Web:
         return application, mount.is_allowed
 
     def application(self) -> web.Application:
-        """The routes."""
+        """The application with the routes of the service."""
         application = web.Application(
             client_max_size=self.most_bytes, middlewares=[self._below_mounts] if self._mounts else []
         )
@@ -179,7 +180,7 @@ class Web:
         unknown = request.match_info.http_exception
         if unknown is not None and unknown.status == HTTPStatus.NOT_FOUND:
             below = [(mount, path) for mount in self._mounts if (path := mount.cut(request)) is not None]
-            if below:  # the longest path of a dialect leaves the shortest
+            if below:  # the dialect with the longest path leaves the shortest rest
                 mount, path = min(below, key=lambda each: len(each[1]))
                 return await mount.answer(request, path)
         return await handler(request)
@@ -188,7 +189,7 @@ class Web:
         return readiness() | {"accepting": not self.closing}
 
     def _request_id(self, given: str) -> str:
-        """The client's own if it is well formed, else a new one."""
+        """The client's own request id if it is well formed, otherwise a new one."""
         return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
     def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
@@ -209,8 +210,8 @@ class Web:
     async def answer(
         self, data: bytes | JobQueueError, request_id: str, client: Client, read: Read | None = None
     ) -> None:
-        """Answer a request by its body, or by the reason why nobody reads it: see `respond`. `read`: what was read of
-        it already."""
+        """Answer a request: see `respond`. `data`: its body, or the reason why it is refused unread; `read`: what was
+        already read of the body."""
         protocol = self._protocol
 
         async def work(reserved: list[Job]) -> Reply:

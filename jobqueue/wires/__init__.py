@@ -1,1 +1,1 @@
-"""What the dialects share: names, bodies and connections. Each dialect itself is in jobqueue/protocols/."""
+"""What the dialects share: names, bodies and connections. The dialects themselves are in jobqueue/protocols/."""

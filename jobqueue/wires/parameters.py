@@ -1,14 +1,15 @@
 """What requests of other systems carry: parameters, names and bodies.
 
 The parameters of an HTTP request are those of its query, and those of a form in its body. Names and values are
-percent-encoded UTF-8. Each is decoded when it is asked for, so that a damaged one that nobody asks for does no harm.
+percent-encoded UTF-8. A value is decoded when it is asked for, so that a damaged value that nobody asks for does no
+harm.
 
 Names of other systems become names of ours: any text, escaped, after the prefix of the dialect.
 
-Bodies of other systems are text or bytes, ours are JSON; they come back byte for byte. A text that is a JSON object or
-array is stored as it is, so that a native worker gets an object. Any other text is stored as a JSON string of it; bytes
-that are not UTF-8, or whose JSON string would be too long, as a JSON string of their base64, with a header that says
-so.
+Bodies of other systems are text or bytes, and come back byte for byte; ours are JSON. A text that is a JSON object or
+array is stored as it is, so that a native worker gets an object. Any other text is stored as a JSON string. Bytes that
+are not UTF-8, or whose JSON string would be too long, are stored as a JSON string of their base64, with a header that
+says so.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from jobqueue.schema.fields import LONGEST_NAME, NAME_CHARACTERS
 
 FORM = "application/x-www-form-urlencoded"
 _MOST = 1000
-"""Those of a query or a form that are read."""
+"""The most parameters of a query or a form that are read."""
 _BLANKS = " \t\r\n\f\v"
 _INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}")
 _INT64 = 2**63
@@ -41,10 +42,10 @@ def is_form(content_type: str) -> bool:
 
 
 class Parameters:
-    """By their names. Of several with one name the first counts."""
+    """The parameters of a request, by name. If several have the same name, the first one counts."""
 
     def __init__(self, *encoded: str | bytes) -> None:
-        """From queries and forms, the first of them first."""
+        """`encoded`: queries and forms; an earlier one has precedence."""
         self._encoded: dict[bytes, bytes] = {}
         for each in encoded:
             raw = each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each
@@ -53,7 +54,7 @@ class Parameters:
                 self._encoded.setdefault(_decoded(name), value)
 
     def text(self, name: str) -> str | None:
-        """A text; None where it is absent. Raises BadField."""
+        """A text, or None if it is absent. Raises BadField."""
         encoded = self._encoded.get(name.encode())
         if encoded is None:
             return None
@@ -63,8 +64,8 @@ class Parameters:
             raise BadField(f"{name} is not UTF-8", field=name) from None
 
     def integer(self, name: str, least: int = -_INT64, most: int = _INT64 - 1) -> int | None:
-        """Decimal digits, with or without a sign, and blanks around them; None where it is absent or empty. Raises
-        BadField."""
+        """An integer from decimal digits, with or without a sign and blanks around them; None if it is absent or empty.
+        Raises BadField."""
         text = self._trimmed(name)
         if not text:
             return None
@@ -74,7 +75,8 @@ class Parameters:
         return number
 
     def truth(self, name: str) -> bool | None:
-        """true, on, yes or 1; false, off, no or 0, in any case; None where it is absent or empty. Raises BadField."""
+        """True for true, on, yes or 1, and False for false, off, no or 0, in upper or lower case; None if it is absent
+        or empty. Raises BadField."""
         text = self._trimmed(name)
         if not text:
             return None
@@ -97,13 +99,13 @@ _TILDE = re.compile("~([0-9A-F]{2})")
 
 
 def escaped(text: str) -> str:
-    """Each byte of the text's UTF-8 that a name may not have, and `%`, as `%XX`. One text has one spelling. Raises
-    UnicodeEncodeError for a lone surrogate."""
+    """The text with `%`, and each byte of its UTF-8 that a name may not have, written as `%XX`. Each text has exactly
+    one spelling. Raises UnicodeEncodeError for a lone surrogate."""
     return _OTHER.sub(lambda found: b"%%%02X" % found[0][0], text.encode()).decode()
 
 
 def plain(name: str) -> str:
-    """The text that `escaped` made a name of; bytes that are not UTF-8 become U+FFFD."""
+    """The text from which `escaped` made a name; bytes that are not UTF-8 become U+FFFD."""
     return unquote_to_bytes(name).decode("utf-8", "replace") if "%" in name else name
 
 
@@ -113,17 +115,17 @@ def fits(name: str) -> bool:
 
 
 def without_colons(topic: str) -> str:
-    """A topic as the first part of an id that has a colon behind it."""
+    """A topic as the first part of an id, before a colon: its own colons are escaped."""
     return topic.replace(":", "%3A")
 
 
 def tilde(name: str) -> str:
-    """An id for systems that take only letters, digits, `-` and `_` in one: `/ # + @ = : %` as `~XX`."""
+    """An id for systems that accept only letters, digits, `-` and `_` in ids: each of `/ # + @ = : %` becomes `~XX`."""
     return "".join(f"~{ord(each):02X}" if each in _HIDES_TILDE else each for each in name)
 
 
 def without_tilde(name: str) -> str:
-    """The id that `tilde` was given."""
+    """The id from which `tilde` made a name."""
     return _TILDE.sub(lambda found: chr(int(found[1], 16)), name)
 
 
@@ -154,7 +156,7 @@ def stored_bytes(raw: bytes, max_body_bytes: int) -> tuple[bytes, dict[str, str]
 
 
 def given_bytes(job: Job) -> bytes:
-    """What `stored_bytes` or `stored_text` was given; any other JSON as it travelled."""
+    """The bytes that `stored_bytes` or `stored_text` stored as this body; any other JSON as it was sent."""
     body = job.body
     if not body.startswith(b'"'):
         return body
@@ -168,7 +170,7 @@ def given_bytes(job: Job) -> bytes:
 
 
 def given_text(job: Job) -> str:
-    """As `given_bytes`, for a system of texts: bytes that are not UTF-8 as their base64."""
+    """Like `given_bytes`, for a system whose bodies are texts: bytes that are not UTF-8 become their base64."""
     try:
         return given_bytes(job).decode()
     except UnicodeDecodeError:
@@ -182,7 +184,7 @@ def _is_base64(job: Job) -> bool:
 
 
 def _is_json(raw: bytes, max_body_bytes: int) -> bool:
-    """Whether the native protocol would take it, as an object or an array."""
+    """Whether the native protocol would accept the bytes, as an object or an array."""
     if raw[:1] + raw[-1:] not in _PAIRS:
         return False
     try:

@@ -1,9 +1,9 @@
 """TCP connections of a dialect: which networks may connect, how many connections there may be, how long a client may
 keep the service waiting, and how they end.
 
-One request of a connection is answered at a time; the bytes that a client sends ahead are kept, within bounds, until
-then. A request is answered by callbacks, if its class can do that, or by a task, which runs no longer than that takes:
-a connection that is idle costs a socket and this object. A client that does not read its answers gets no more requests
+One request of a connection is answered at a time; bytes that a client sends ahead are kept, within bounds, until the
+request is answered. Callbacks answer a request, if the subclass can do that, or else a task that ends with the answer:
+an idle connection costs only a socket and a `Stream`. A client that does not read its answers gets no more requests
 answered.
 """
 
@@ -28,7 +28,7 @@ from jobqueue.access.grants import GRANT, NOBODY, USER
 
 def allows(networks: tuple[str, ...], peer: Any) -> bool:
     """Whether a client may use a dialect. `peer`: its address as the socket has it (`peername`, or the sender of a
-    datagram); anything but an IP address may not."""
+    datagram); a peer without an IP address may not."""
     try:
         address = ip_address(peer[0])
     except (ValueError, TypeError, IndexError):
@@ -44,7 +44,7 @@ def _parsed(networks: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
 
 log = structlog.get_logger()
 
-MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
+MOST_AHEAD = 64 << 10  # bytes kept while a request is in flight; reading pauses after the read that exceeds them
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # s, s, unanswered probes
 
 Request = TypeVar("Request")
@@ -61,11 +61,11 @@ class Streams:
         self.open: set[Stream[Any]] = set()
         self.draining = False
         self.total = 0
-        """How many there were."""
+        """How many connections have been accepted."""
         self._none_open = asyncio.Event()
 
     def enter(self, stream: Stream[Any], peer: Any) -> bool:
-        """Take in a new connection; returns whether it may stay."""
+        """Register a new connection; returns False if it must be closed."""
         if self.draining or self.limits.is_full or not allows(self._allow(), peer) or not self.limits.join(stream):
             return False
         self.open.add(stream)
@@ -86,7 +86,7 @@ class Streams:
             stream.drain()
 
     async def close(self, grace_s: float) -> None:
-        """Wait until all have ended; end those left after `grace_s`."""
+        """Wait until all connections have ended; abort those left after `grace_s`."""
         self.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
@@ -102,7 +102,7 @@ class Streams:
 
 
 class Stream(asyncio.Protocol, ABC, Generic[Request]):
-    """One connection. Its class reads and answers the requests."""
+    """One connection. Subclasses read and answer its requests."""
 
     may_be_idle: ClassVar[bool] = False
     """Whether a client may stay connected without a request for as long as it likes."""
@@ -116,31 +116,31 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self._streams = streams
         self._loop = asyncio.get_running_loop()
         self.received = bytearray()
-        """Bytes that are not read yet; `take` removes those of a request."""
+        """Bytes that are not parsed yet; `take` removes those of a request."""
         self.transport: asyncio.Transport | None = None
-        """Until the connection is lost."""
+        """None before the connection is made and after it is lost."""
         self.grant = NOBODY
-        """What the request in flight may do, where its class knows that when it begins."""
+        """What the request in flight may do, if the subclass knows this when the request begins."""
         self.is_waiting = False
-        """Whether the request in flight is given up when the client sends no more: it waits, or hands out jobs."""
+        """True if the request in flight waits or hands out jobs: it is cancelled when the client sends no more."""
         self._peer: Any = None
         self._charged = 0  # bytes of an incomplete request
         self._task: asyncio.Task[None] | None = None  # answers the request in flight
-        self._has_begun = False  # whether it is answered by callbacks
+        self._has_begun = False  # whether callbacks answer the request in flight
         self._is_unread = False  # whether the client does not read its answers
         self._has_ended = False  # whether the client sends no more
-        self._late_since = 0.0  # loop time since when a request is awaited; 0: none is
-        self._unread_since = 0.0  # loop time since when the client has not taken its answer
+        self._late_since = 0.0  # loop time since which a request is awaited; 0 if none is
+        self._unread_since = 0.0  # loop time since which the client has not read its answer
         self._served = 0
         self._served_at_visit = 0
 
     @abstractmethod
     def take(self) -> Request | None:
-        """The first whole request in `received`, which is removed; None if there is none."""
+        """Remove the first complete request from `received` and return it, or return None if there is none."""
 
     def begin(self, request: Request) -> bool:
-        """Begin to answer a request without a task: `answered` or `complete` follows, later. False: nothing is done,
-        and `answer` is to do it."""
+        """Begin to answer a request without a task: `answered` or `complete` follows later. Returns False if it did
+        nothing and `answer` must handle the request."""
         return False
 
     @abstractmethod
@@ -148,16 +148,16 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         """Answer a request. Cancelled when the client is gone."""
 
     def is_amid(self) -> bool:
-        """Whether a request has begun and is not whole."""
+        """Whether the client has sent a part of a request, but not all of it."""
         return bool(self.received)
 
     def drain(self) -> None:
-        """The service begins to stop: end when what was received is answered."""
+        """The service begins to stop: end once the received requests are answered."""
         if not self.is_busy:
             self.close()
 
     def entered(self) -> None:
-        """The connection may stay. `lost` follows."""
+        """The connection has been accepted; `lost` is called when it is gone."""
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -174,7 +174,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing can be written any more."""
+        """Whether nothing more can be written."""
         return self.transport is None or self.transport.is_closing()
 
     @property
@@ -218,7 +218,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
             self._charge()
 
     def _go_on(self) -> None:
-        """Begin with the next request, if there is one."""
+        """Begin the next request, if there is one."""
         if self.is_busy or self.is_closing:
             return
         try:
@@ -237,12 +237,12 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self._task = self._loop.create_task(self._serve(answer))
 
     def _fail(self, error: Exception) -> None:
-        """A bug."""
+        """Log a bug, and close the connection."""
         log.error("client.failed", exc_info=error)
         self.close()
 
     def answered(self, data: bytes) -> None:
-        """The request that `begin` began is answered; the next one follows."""
+        """Send the answer to the request that `begin` began, and go on with the next request."""
         self._has_begun = False
         self._served += 1
         if not self.is_closing:
@@ -288,7 +288,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self._go_on()
 
     def _rest(self) -> None:
-        """All that is there is answered."""
+        """All requests that have come are answered."""
         if self._charged != len(self.received):
             self._charge()
         if self._has_ended:
@@ -305,7 +305,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self.transport.write(data)
 
     def check_client(self) -> None:
-        """Raises ConnectionError when the client has hung up: ask before it waits, and before jobs are written."""
+        """Raises ConnectionError if the client has hung up. Call it before a request waits, and before jobs are
+        written."""
         close_if_hung_up(self.transport)
 
     def pause_writing(self) -> None:
@@ -313,7 +314,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self._is_unread = True
 
     def resume_writing(self) -> None:
-        """The client has read enough of them."""
+        """The client has read enough of its answers."""
         self._is_unread = False
         self._go_on()
 
@@ -325,7 +326,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         return True
 
     def close(self) -> None:
-        """Close the connection behind what is written."""
+        """Close the connection after what is written."""
         if self.transport is not None:
             self.transport.close()
 
@@ -366,8 +367,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
 
 def _keep_alive(wire: socket.socket) -> None:
-    """Have a host that vanished found out."""
+    """Make the system detect a host that has vanished."""
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE.items():
-        if hasattr(socket, name):  # macOS has not all
+        if hasattr(socket, name):  # macOS does not have all of them
             wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,6 +1,7 @@
-"""The console beside the workers of a service: where it listens, where it asks, and whether it may.
+"""The console beside the workers of a service: where it listens, where it asks the service, and whether it may start.
 
-Its process (jobqueue/cli/console/beside.py) is a client of the service like any other, and so stands above this.
+Its process (jobqueue/cli/console/beside.py) is a client of the service like any other, and so belongs to a layer above
+this module.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _ASKED_AT = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 async def check_may_start(settings: Settings) -> None:
-    """Raises Unfit for a console that lacks its library, or that would show an open service to other machines, though
-    nothing says that this is meant, and for a host that cannot be resolved."""
+    """Raise Unfit if the console lacks its library, if it would show an open service to other machines although no
+    setting says that this is intended, or if its host cannot be resolved."""
     if importlib.util.find_spec(_LIBRARY) is None:
         raise Unfit(missing_library("console_port: the console", _LIBRARY, "console"))
     if settings.access == "tokens" or settings.allow_open:
@@ -35,14 +36,14 @@ async def check_may_start(settings: Settings) -> None:
 
 
 def console_url(settings: Settings) -> str:
-    """Where people of this machine find it."""
+    """The URL of the console for people on this machine."""
     host = _ASKED_AT.get(settings.console_host, settings.console_host)
     url = url_of((host, settings.console_port), has_tls=bool(settings.console_tls_cert))
     return f"{url}{settings.console_base_path.rstrip('/')}/"
 
 
 def service_url(settings: Settings) -> str:
-    """Where it asks the service: at the Unix socket, if there is one."""
+    """The URL at which the console asks the service: that of the Unix socket, if there is one."""
     if settings.socket:
         return f"unix://{settings.socket}"
     return url_of((_ASKED_AT.get(settings.host, settings.host), settings.port))

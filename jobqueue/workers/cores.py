@@ -14,11 +14,11 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def workers_for(setting: int) -> int:
-    """How many workers to run. 0: one per core minus one, which is left to Redis, and at least one.
+    """How many workers to run. If the setting is 0: one per core, minus one core for Redis, but at least one.
 
-    On two cores a second worker makes the service slower: it takes its place on a core from Redis or from the other.
+    On two cores a second worker makes the service slower: it takes a core from Redis or from the other worker.
 
-    Raises SettingsError for more than one where the system does not spread connections over the sockets of a port.
+    Raises SettingsError for more than one worker if the system does not spread connections over the sockets of a port.
     """
     if sys.platform != "linux":
         if setting > 1:
@@ -47,7 +47,7 @@ def _quotas(cgroups: Path, own: Path) -> list[float]:
 
 
 def _quota(file: Path) -> float | None:
-    """`cpu.max` is "max 100000" or "150000 100000": µs of CPU time in a period, in µs."""
+    """`cpu.max` is "max 100000" or "150000 100000": µs of CPU time in a period, and the length of the period in µs."""
     try:
         time_us, period_us = file.read_text().split()
         return int(time_us) / int(period_us)

@@ -1,7 +1,8 @@
-"""The process that writes the journal beside the workers of a service, so that it holds up no request.
+"""The process that writes the journal beside the workers of a service, so that writing delays no request.
 
 It is run as `python -m jobqueue.workers.journal NAME SUPERVISOR`, and obeys its supervisor as a worker does
-(jobqueue/workers/worker.py). At its start it switches events on where they never were; `journal off` stands.
+(jobqueue/workers/worker.py). At its start it switches events on in shards where they have never been on; events that
+`journal off` switched off stay off.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main() -> None:
 
 
 async def _write(name: str) -> int:
-    """Write the journal until SIGTERM; the exit code."""
+    """Write the journal until SIGTERM, and return the exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -54,13 +55,14 @@ async def _write(name: str) -> int:
     async with running(Loop("messages", partial(_answer, inbox))):
         try:
             return 0 if await _drain(settings, stop) else 1
-        except (Refused, JobQueueError) as error:  # the service goes on without it
+        except (Refused, JobQueueError) as error:  # the service goes on without a journal
             log.error("journal.ended", reason=error.message if isinstance(error, JobQueueError) else str(error))
             return 1
 
 
 async def _answer(inbox: Inbox) -> None:
-    """Answer all messages; none of the settings that a running service takes over is of the journal."""
+    """Answer all messages, and ignore what they say: none of the settings that a running service reloads concerns the
+    journal."""
     while True:
         report("")
         await inbox.message()
@@ -73,7 +75,7 @@ async def _drain(settings: Settings, stop: asyncio.Event) -> bool:
         shards = await Shards.open(redis, settings.namespace, shards=wanted[0], buckets=wanted[1])
         for shard in range(len(shards.keys)):
             events = await read_events(shards, shard)
-            if not events.switch and not events.stream:  # who switched them off has left the stream
+            if not events.switch and not events.stream:  # `journal off` leaves the stream
                 await switch_on(shards, shard, Switch(MANY_ENTRIES))
         timeout_s = max(LEAST_TIMEOUT_S, settings.redis_timeout_s)
         options = Options(source=settings.namespace)

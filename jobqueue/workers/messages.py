@@ -1,12 +1,12 @@
-"""The messages of a supervisor to its workers: how to start, later other settings, that they are to refuse jobs, and
-questions whether they answer.
+"""The messages of a supervisor to its workers: the settings to start with, later other settings, the request to refuse
+jobs, and questions whether the workers answer.
 
-They travel through a pipe, the worker's standard input, as JSON behind its length (4 bytes). So no command line shows a
-Redis URL with its password, and the end of the pipe shows the worker that its supervisor is gone. A question is empty.
-The worker answers each message, in their order, with a line on its standard output when it has done what the message
-says.
+They are sent through a pipe, the worker's standard input, as JSON after its length (4 bytes). So no command line shows
+a Redis URL with its password, and the end of the pipe shows the worker that its supervisor has ended. A question is an
+empty message. The worker answers the messages in order, each with a line on its standard output once it has done what
+the message says.
 
-A process that has a supervisor obeys that alone, ends with it, and answers its messages.
+A process that has a supervisor obeys only the supervisor, ends with it, and answers its messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jobqueue.settings import Loaded
 
 _HEAD = 4
 QUESTION = bytes(_HEAD)
-"""Whether the worker answers."""
+"""The question whether the worker answers."""
 
 
 def _framed(data: bytes) -> bytes:
@@ -34,12 +34,12 @@ def _framed(data: bytes) -> bytes:
 
 
 REFUSE_JOBS = _framed(b'"refuse jobs"')
-"""The worker is to take no more jobs over the protocols whose own servers can do that."""
+"""The worker must accept no more jobs over the protocols whose original servers have a drain mode."""
 
 
 def encode(loaded: Loaded) -> bytes:
-    """The bytes of a message: all settings, with the URL of the Redis and the number of the port in use, and where they
-    came from."""
+    """The bytes of a message: all settings and their sources, with the URL of the Redis and the number of the port in
+    use."""
     return _framed(msgspec.json.encode(loaded))
 
 
@@ -61,7 +61,7 @@ class Inbox(asyncio.Protocol):
         self._orphaned()
 
     async def message(self) -> Loaded | Literal["refuse jobs"] | None:
-        """Wait for the next message; None is a question."""
+        """Wait for the next message. Returns None for a question."""
         message = await self._messages.get()
         return msgspec.json.decode(message, type=Loaded | Literal["refuse jobs"]) if message else None
 
@@ -70,16 +70,16 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def obey(supervisor: int) -> None:
-    """Take signals from the supervisor alone, which passes on what others mean, and have the kernel kill this process
-    when the thread that started it ends: the supervisor's main thread."""
+    """Ignore the signals to which the supervisor reacts for all its processes, and have the kernel kill this process
+    when the thread that started it, the supervisor's main thread, ends."""
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(ignored, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:  # it ended before the kernel was asked
+    if os.getppid() != supervisor:  # the supervisor ended before the kernel was asked
         sys.exit(1)
 
 
 def report(refusal: str) -> None:
-    """Answer a message: with nothing, or why this process cannot start."""
+    """Answer a message: with an empty string, or with the reason why this process cannot start."""
     print(json.dumps(refusal), flush=True)

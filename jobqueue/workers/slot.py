@@ -1,6 +1,6 @@
 """The slot of a worker under its supervisor: its process is started, replaced when it dies, and stopped.
 
-A worker is a fresh Python, not a fork: prometheus_client decides at its import where it counts, nothing of the
+A worker is a fresh Python process, not a fork: prometheus_client decides at its import where it counts, nothing of the
 supervisor's loop, threads and connections exists twice, and the tenth start of a worker is the same as its first.
 """
 
@@ -26,10 +26,10 @@ from jobqueue.workers.messages import QUESTION, REFUSE_JOBS, encode
 
 log = structlog.get_logger()
 
-_PAUSE_S = 0.1  # after a worker died, doubled while the next ones die soon
+_PAUSE_S = 0.1  # after a worker died; doubled while its successors die soon
 _LONGEST_PAUSE_S = 10.0
 _PROVEN_S = 10.0  # a worker that lived this long did not die of its start
-_MARGIN_S = 2.0  # for what a worker still does when its grace time is over
+_MARGIN_S = 2.0  # for what a worker still does after its grace time
 
 
 WORKER = "jobqueue.workers.worker"
@@ -38,7 +38,8 @@ WORKER = "jobqueue.workers.worker"
 
 class Slot:
     """One worker, whichever process it is at the moment. `folder`: where workers share their metrics; `unix`: the Unix
-    socket that they share; `program`: the module that it runs, with `number`, which may also be a name."""
+    socket that they share; `program`: the module that its process runs, with the argument `number`, which may also be a
+    name."""
 
     def __init__(
         self,
@@ -60,36 +61,37 @@ class Slot:
         self._keeping = asyncio.create_task(self._keep(), name=f"worker {number}")
 
     async def listens(self) -> None:
-        """Wait until the worker listens. Raises Unfit with its sentence if it cannot."""
+        """Wait until the worker listens. Raises Unfit, with the worker's reason, if it cannot."""
         await self._listens
 
     def reload(self, loaded: Loaded) -> None:
-        """Apply the policies of these settings, also in the processes to come."""
+        """Apply the policies of these settings, also in later processes of this slot."""
         self._loaded = loaded
         if self._running:
             self._tell(self._running, encode(loaded))
 
     def refuse_jobs(self) -> None:
-        """Have the worker refuse jobs, also in the processes to come."""
+        """Have the worker refuse jobs, also in later processes of this slot."""
         self._refuses_jobs = True
         if self._running:
             self._tell(self._running, REFUSE_JOBS)
 
     async def answers(self) -> bool:
-        """Wait until the worker has done all that it was told. False: it ended instead, or there is no process now."""
+        """Wait until the worker has handled all its messages. Returns False if it ended instead, or if no process is
+        running."""
         if self._running is None:
             return False
-        if not self._owed:  # else one more question would tell nothing more
+        if not self._owed:  # otherwise, the answer that is still owed is enough
             self._tell(self._running, QUESTION)
         return await asyncio.shield(self._owed[-1])
 
     def kill(self) -> None:
-        """kill -9, if there is a process."""
+        """Kill the process with SIGKILL, if there is one."""
         if self._running:
             self._running.kill()
 
     async def stop(self) -> None:
-        """Stop the worker in order, or kill it when that takes too long."""
+        """Stop the worker gracefully, or kill it if that takes too long."""
         self._keeping.cancel()
         await asyncio.gather(self._keeping, return_exceptions=True)
         if self._process is None or self._process.returncode is not None:
@@ -125,7 +127,7 @@ class Slot:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _run_process(self) -> str:
-        """Run one process to its end; how it ended. Raises Unfit when it cannot start."""
+        """Run one process to its end, and return how it ended. Raises Unfit if it cannot start."""
         process = self._process = await self._spawn()
         assert process.stdout
         line = await process.stdout.readline()
@@ -146,12 +148,12 @@ class Slot:
 
     def _tell(self, process: Process, message: bytes) -> None:
         assert process.stdin
-        if not process.stdin.is_closing():  # else it has ended, though its exit code is yet to come
+        if not process.stdin.is_closing():  # otherwise it has ended, though its exit code is still unknown
             process.stdin.write(message)
         self._owed.append(asyncio.get_running_loop().create_future())
 
     async def _hear(self, answers: asyncio.StreamReader) -> None:
-        """Take the worker's answers until it ends; its first line was one."""
+        """Read the worker's answers until it ends; its first line, already read, was the first answer."""
         while True:
             if self._owed:
                 self._owed.popleft().set_result(True)
@@ -159,7 +161,7 @@ class Slot:
                 return
 
     def _owe_nothing(self) -> None:
-        """The process has ended."""
+        """Resolve the answers that are still owed with False: the process has ended."""
         while self._owed:
             self._owed.popleft().set_result(False)
 

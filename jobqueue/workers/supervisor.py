@@ -3,12 +3,13 @@
 Where the settings say so, one more process beside them writes the journal (jobqueue/workers/journal.py), and another
 one serves the console (jobqueue/cli/console/beside.py).
 
-It holds what exists once: the settings, which it reads and checks, the Redis, the port, and the folder in which the
-workers add up their metrics. A worker (jobqueue/workers/worker.py) is a service without these.
+The supervisor holds what exists once: the settings, which it reads and checks, the Redis, the port, and the folder in
+which the workers add up their metrics. A worker (jobqueue/workers/worker.py) is a service without these.
 
 SO_REUSEPORT lets the workers listen side by side, and would let another service of the same user join them unnoticed.
 So the supervisor first takes the port exclusively, before the first worker starts, then holds it with sockets that
-accept nothing. That also settles the number when any free port will do, and keeps the port while no worker is alive.
+accept nothing. This also settles the port's number if any free port will do, and keeps the port while no worker is
+alive.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ from jobqueue.workers.slot import Slot
 
 @contextlib.asynccontextmanager
 async def held(host: str, port: int) -> AsyncIterator[tuple[Any, ...]]:
-    """Hold the port on all addresses of the host; 0: any free port. Yields the first address, with the port's number.
+    """Hold the port on all addresses of the host; port 0 means any free port. Yields the first address, with the port's
+    number.
 
-    Raises OSError when another program has the port, or the host has no such address.
+    Raises OSError if another program has the port, or this machine has no such address.
     """
     sockets, address = await _take(host, port)
     with sockets:
@@ -67,7 +69,7 @@ async def _take(host: str, port: int) -> tuple[ExitStack, tuple[Any, ...]]:
 
 
 def _holder(family: int, address: tuple[Any, ...]) -> socket.socket | None:
-    """A socket that holds an address; None when this machine does not support the family (IPv6).
+    """A socket that holds an address, or None if this machine does not support the family (IPv6).
 
     With SO_REUSEADDR, binding succeeds beside the connections that the last service left, but also beside other sockets
     with that option. Only one of them may listen, so listening proves that the port is ours. Then the options change:
@@ -105,7 +107,7 @@ def _free(family: int, address: tuple[Any, ...]) -> tuple[Any, ...]:
 
 JOURNAL = "jobqueue.workers.journal"
 """The module of the process that writes the journal."""
-_CATCH_UP_S = 10.0  # for the workers to take other settings
+_CATCH_UP_S = 10.0  # for the workers to apply other settings
 
 
 class Supervisor(Lifecycle):
@@ -123,8 +125,8 @@ class Supervisor(Lifecycle):
         self.workers = workers
 
     def reload(self, later: Loaded) -> None:
-        """Apply the policies of other settings in all workers from now on. Raises SettingsError for those with which no
-        worker would start."""
+        """Apply the policies of other settings in all workers from now on. Raises SettingsError for settings with which
+        no worker would start."""
         taken = self._loaded().reloaded(later)
         if fault := Policies(taken.settings).fault(self._shards):
             raise SettingsError(fault)
@@ -137,7 +139,7 @@ class Supervisor(Lifecycle):
         return Loaded(self._settings, self.sources)
 
     async def answers(self) -> bool:
-        """Wait until a worker answers. False: none is running."""
+        """Wait until a worker answers. Returns False if none is running."""
         asked = [asyncio.create_task(slot.answers()) for slot in self._slots]
         try:
             for first in asyncio.as_completed(asked):
@@ -149,13 +151,13 @@ class Supervisor(Lifecycle):
                 each.cancel()
 
     async def caught_up(self) -> None:
-        """Wait until all workers have done what they were told, but not for ever for one that hangs."""
+        """Wait until all workers have handled their messages, but not for ever if a worker hangs."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CATCH_UP_S):
                 await asyncio.gather(*(slot.answers() for slot in self._every_slot))
 
     def refuse_jobs(self) -> None:
-        """Take no more jobs, in any worker, over the protocols whose own servers can do that."""
+        """Accept no more jobs, in any worker, over the protocols whose original servers have a drain mode."""
         for slot in self._slots:
             slot.refuse_jobs()
 
@@ -194,14 +196,14 @@ class Supervisor(Lifecycle):
         await asyncio.gather(*(slot.listens() for slot in self._every_slot))
         self._shards = await _shards_of(self._settings)
         if fault := Policies(self._settings).fault(self._shards):
-            raise Unfit(fault)  # they were reloaded meanwhile
+            raise Unfit(fault)  # the settings were reloaded meanwhile
         if settings.journal_run:
             self._journal = Slot("journal", folder, self._loaded(), program=JOURNAL)
         self.url = url_of(address, has_tls=bool(settings.tls_cert))
 
     async def _stop(self) -> None:
         if self._unix:
-            self._unix.close()  # nobody is to wait there while the workers end
+            self._unix.close()  # so that nobody waits there while the workers end
         await asyncio.gather(*(slot.stop() for slot in self._every_slot))
 
     @property
@@ -211,7 +213,7 @@ class Supervisor(Lifecycle):
 
 
 async def _shards_of(settings: Settings) -> int:
-    """How many shards the namespace has, which the workers have founded by now."""
+    """How many shards the namespace has, which the workers have created by now."""
     redis = redis_at(settings.redis, settings.redis_timeout_s)
     try:
         return (await join(redis, settings.namespace)).shards

@@ -1,12 +1,12 @@
 """A worker: one of the processes that answer on a port, run as `python -m jobqueue.workers.worker N SUPERVISOR [UNIX]`.
 
-N is its number, SUPERVISOR the process id of the supervisor that started it, UNIX the number of the file that is the
-Unix socket of the service. It obeys that supervisor alone: settings arrive on its standard input, SIGTERM stops it, and
-it ignores the signals that a terminal sends to everybody. On its standard output it reports in one line that it
-listens, or why it cannot, and then answers each message.
+N is its number, SUPERVISOR the process id of the supervisor that started it, UNIX the file descriptor of the service's
+Unix socket. It obeys that supervisor alone: settings arrive on its standard input, SIGTERM stops it, and it ignores the
+signals that a terminal sends to everybody. On its standard output it reports in one line that it listens, or why it
+cannot, and then answers each message.
 
-It never outlives its supervisor, whatever ended that. The kernel kills it (PR_SET_PDEATHSIG), which also ends a worker
-that hangs or was stopped with SIGSTOP; and it exits when its standard input ends.
+It never outlives its supervisor, however the supervisor ended. The kernel kills it (PR_SET_PDEATHSIG), which also ends
+a worker that hangs or was stopped with SIGSTOP; and it exits when its standard input ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 async def _serve(number: int, unix: socket.socket | None = None) -> int:
-    """Serve until SIGTERM; the exit code."""
+    """Serve until SIGTERM, and return the exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -73,7 +73,7 @@ async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
         elif message:
             try:
                 service.reload(message)
-            except SettingsError as error:  # its supervisor, which is still starting, will refuse them, too
+            except SettingsError as error:  # the supervisor, which is still starting, will refuse them, too
                 log.error("settings.refused", error=str(error))
 
 

@@ -1,17 +1,17 @@
 #!lua flags=no-writes
 -- Find commands that the user of the connection may not run.
 -- arrows: none
--- returns: those commands; not those that the server does not know, or says nothing about
+-- returns: the forbidden commands, without those that the server does not know or cannot check
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local bell = ARGV[1]  -- string: the argument of each: a name of the shard's own
-local commands = {unpack(ARGV, 2)}  -- strings: their names
+local never = KEYS[2]  -- none: declared, but the key never exists
+local bell = ARGV[1]  -- string: passed as every argument of the commands: a name that belongs to the shard
+local commands = {unpack(ARGV, 2)}  -- strings: the names of the commands to check
 local MOST = 8
 local found = {}
 for _, command in ipairs(commands) do
-  -- Some servers say nothing about a wrong number of arguments, and others must not be given too few.
+  -- Some servers raise an error for a wrong number of arguments, and others must not be called with too few.
   for number = MOST, 0, -1 do
     local call = {command}
     for place = 1, number do call[place + 1] = bell end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Append entries to the log of actions, of which about the last 10,000 are kept.
+-- Append entries to the log of actions, which keeps about the last 10,000.
 -- arrows: none
 -- returns: the ids of the entries
 -- fails: never
 -- repeat: no
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local entries = {unpack(ARGV, 1)}  -- strings: a JSON object each
+local never = KEYS[2]  -- none: declared, but the key never exists
+local entries = {unpack(ARGV, 1)}  -- strings: JSON objects
 local KEPT = 10000
 if redis.call('TYPE', ACTIONS).ok ~= 'stream' then redis.call('DEL', ACTIONS) end
 local ids = {}

@@ -1,21 +1,22 @@
 #!lua flags=allow-oom
--- Write those records of tokens that are newer than the ones kept, drop others, and announce the version that this makes.
+-- Write the token records that are newer than the stored ones, drop others, and announce the new version.
 -- arrows: none
--- returns: 1, or 0 if the tokens are of another version than the writer saw: nothing was done; their version now
+-- returns: {written, version}: 1, or 0 if nothing was done because the version is not the one that the writer saw; the
+--   current version
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 -- include: clock
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local seen = ARGV[2]  -- integer: the version that the writer saw, or empty for any
-local least = tonumber(ARGV[3])  -- integer: a version that the next one is to exceed
-local records = {unpack(ARGV, 4)}  -- strings: id, us when it was changed, JSON (empty: drop it), id, …
+local least = tonumber(ARGV[3])  -- integer: the next version must exceed this one
+local records = {unpack(ARGV, 4)}  -- strings: id, time of the change (us), JSON or empty to drop the record, id, …
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
 local version = tonumber(redis.call('HGET', TOKENS, '!version')) or 0
 if seen ~= '' and tonumber(seen) ~= version then return {0, version} end
 
--- When the kept record was changed; 0 if there is none, or none that can be read.
+-- When the stored record was changed, or 0 if there is none or it cannot be read.
 local function kept_since(id)
   local is_read, record = pcall(cjson.decode, redis.call('HGET', TOKENS, id) or '')
   return is_read and type(record) == 'table' and tonumber(record.changed) or 0
@@ -33,7 +34,7 @@ for at = 1, #records, 3 do
 end
 if #drops > 0 then redis.call('HDEL', TOKENS, unpack(drops)) end
 if #writes > 0 then
-  -- Of the time, so that no version comes twice, not even after a failover that forgot some.
+  -- Derived from the time, so that no version is used twice, not even after a failover that lost some versions.
   version = math.max(version + 1, least + 1, now_us)
   local text = string.format('%.0f', version)
   redis.call('HSET', TOKENS, '!version', text, unpack(writes))

@@ -1,18 +1,19 @@
 #!lua flags=allow-oom
--- Keep the stream of a shard's events within its bytes: cut off some of the oldest; and give one its group that has none.
+-- Keep a shard's event stream within its byte limit by cutting off the oldest entries, and restore its group if it has none.
 -- arrows: none
--- returns: how many entries were cut off; 0 if the stream is within its bytes
+-- returns: how many entries were cut off; 0 if the stream is within its limit
 -- fails: never
 -- repeat: yes
 -- include: indexes event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local bytes = tonumber(ARGV[1])  -- integer: the most
-local page = tonumber(ARGV[2])  -- integer: entries to cut off at most
-local fresh = ARGV[3]  -- string: the word of a stream that is made
--- Nodes of the stream that are looked at, which takes 3 ms: all of 400 MB. The first few are the oldest, and say too little.
+local never = KEYS[2]  -- none: declared, but the key never exists
+local bytes = tonumber(ARGV[1])  -- integer: the most bytes of the stream
+local page = tonumber(ARGV[2])  -- integer: the most entries to cut off
+local fresh = ARGV[3]  -- string: the word for a newly created stream
+-- How many nodes of the stream to sample: enough for all of 400 MB, in 3 ms. The first few are the oldest, which are not
+-- representative.
 local SAMPLES = 100000
--- A stream gives memory back by whole nodes, and cuts off no less. This is the most entries of one, as Redis is set by default.
+-- A stream is trimmed, and frees memory, only by whole nodes. NODE is the most entries of one by Redis's default settings.
 local NODE = 100
 local switch = redis.pcall('HMGET', meta, 'events', 'touches', 'stream')
 if switch[1] and found_stream(fresh) ~= switch[3] then switch_events(switch[1], switch[2] or '', fresh) end

@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
--- Acknowledge entries of the stream of events, remove those that the journal has, and read the state of the stream.
+-- Acknowledge entries of the event stream, remove those that the journal already has, and read the stream's state.
 -- arrows: none
--- returns: {now (us), 1 if events are on else 0, the word of the stream, its length (-1: there is none), the entries ever added
---   to it, its last id, its first id or empty, the last id that the group `journal` was given or empty, and, where events were
---   off, the last id before and until when (ms), or empty}
+-- returns: {now (us), 1 if events are on else 0, the stream's word, its length or -1 if there is no stream, how many entries
+--   were ever added, its last id, its first id or empty, the last id delivered to the group `journal` or empty, and, if
+--   events were off, the last id before that and the time (ms) until which they were off, else two empty strings}
 -- fails: never
 -- repeat: yes
 -- include: clock
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local word = ARGV[2]  -- string: of the stream that the position is in; empty: of none
-local position = ARGV[3]  -- id of an entry: the journal has this one and those before it
-local behind = ARGV[4]  -- id: the one behind it
-local acknowledged = {unpack(ARGV, 5)}  -- ids: entries that the group was given
+local word = ARGV[2]  -- string: the word of the stream that `position` is in, or empty for none
+local position = ARGV[3]  -- id of an entry: the journal has this entry and all before it
+local behind = ARGV[4]  -- id: the next one that may follow `position`
+local acknowledged = {unpack(ARGV, 5)}  -- ids: entries that were delivered to the group
 
 local function pairs_of(list)
   local found = {}
@@ -21,7 +21,7 @@ local function pairs_of(list)
   return found
 end
 
--- Whether an id is the other one or behind it.
+-- Whether an id equals the other one or comes after it.
 local function reaches(id, other)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   local other_ms, other_seq = string.match(other, '^(%d+)-(%d+)$')
@@ -42,7 +42,7 @@ for _, each in ipairs(groups) do
   if on_ms then off_behind, off_until = group['last-delivered-id'], on_ms end
 end
 local stream = pairs_of(redis.call('XINFO', 'STREAM', EVENTS))
--- A stream that went back has what the journal must compare.
+-- A stream that went back is left as it is: the journal must compare its entries.
 if word == found and given ~= '' and reaches(given, position) and reaches(stream['last-generated-id'], position) then
   for from = 1, #acknowledged, 1000 do
     redis.call('XACK', EVENTS, 'journal', unpack(acknowledged, from, math.min(from + 999, #acknowledged)))

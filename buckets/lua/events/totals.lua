@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Read what has ever happened to the jobs of topics, with the place in the stream of events that it is as of.
+-- Read the lifetime totals of topics, with the position in the event stream to which they apply.
 -- arrows: none
 -- returns: {now (us), the last id of the stream, created, finished, deleted, replaced, …}: four numbers for each topic
 -- fails: never
 -- repeat: yes
 -- include: clock event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local topics = {unpack(ARGV, 2)}  -- strings: topics
 

@@ -1,16 +1,16 @@
 #!lua flags=no-writes
--- Read the records of jobs and schedules for a journal, with the place in the stream of events that they are as of.
+-- Read the records of jobs and schedules for a journal, with the position in the event stream to which they apply.
 -- arrows: none
--- returns: {now (us), the last id of the stream, record or empty, …}: a record for each id, up to the one whose record is over
---   the bytes
+-- returns: {now (us), the last id of the stream, record or empty, …}: a record for each id, up to and including the one that
+--   exceeds the bytes
 -- fails: never
 -- repeat: yes
 -- include: clock event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local most_bytes = tonumber(ARGV[2])  -- integer: after this many, the rest is left for another call
-local ids = {unpack(ARGV, 3)}  -- ids of jobs, and `~` with the names of schedules
+local most_bytes = tonumber(ARGV[2])  -- integer: ids that remain after this many bytes are left for another call
+local ids = {unpack(ARGV, 3)}  -- ids of jobs, and names of schedules after a `~`
 
 local answer, bytes = {now_us, last_event()}, 0
 for number, id in ipairs(ids) do

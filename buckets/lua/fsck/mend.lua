@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Make the indexes agree with the records of some jobs, and set aside unreadable ones.
+-- Make the indexes agree with the records of some jobs, and set aside unreadable records.
 -- arrows: none
--- returns: {now, counted, wanted, faults}; see include/faults.lua
+-- returns: {now, counted, wanted, faults}; see include/fsck/faults.lua
 -- fails: never
 -- repeat: yes
 -- include: clock indexes planned_writes record moves faults append place
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local buckets = tonumber(ARGV[3])  -- integer: how many have a timer
-local ids = {unpack(ARGV, 4)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local buckets = tonumber(ARGV[3])  -- integer: the number of buckets that have a timer
+local ids = {unpack(ARGV, 4)}  -- strings: the ids of the jobs, without duplicates
 
 local LONGEST = 2592000000  -- ms that a tombstone may last
 

@@ -6,11 +6,11 @@
 -- repeat: yes
 -- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local family = ARGV[2]  -- string: c for the counts, h for the histogram
-local topic = ARGV[3]  -- string: whose
-local fields = {unpack(ARGV, 4)}  -- strings: field, value as read, value wanted, … Empty: no such field.
+local topic = ARGV[3]  -- string: the topic
+local fields = {unpack(ARGV, 4)}  -- strings: field, value as read, value wanted, …; an empty value stands for a missing field
 
 local hash = (family == 'c' and COUNTS or DUE) .. topic
 for at = 1, #fields, 3 do

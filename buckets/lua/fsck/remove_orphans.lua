@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Remove the entries of a bucket, of a topic's dead letters, or of the sets of occurrences, that no record confirms.
+-- Remove the entries that no record confirms: from a bucket, a topic's dead letters, or the sets of occurrences.
 -- arrows: none
--- returns: a list of their ids
+-- returns: a list of the ids, or of the names of schedules
 -- fails: never
 -- repeat: yes
 -- include: orphans
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local family = ARGV[2]  -- string: b for a bucket, d for dead letters, o for the sets of occurrences of schedules
 local which = ARGV[3]  -- string: the bucket's number, or the topic, or empty

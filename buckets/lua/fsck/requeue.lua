@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Enter ready jobs whose entries are lost into their lists again; each stays ready since when it was.
+-- Put ready jobs whose entries are lost back into their lists; each keeps the time since which it has been ready.
 -- arrows: none
--- returns: a list, for each job 1, or 0 if it has moved on meanwhile
+-- returns: a list: for each job 1, or 0 if the job has moved in the meantime
 -- fails: never
 -- repeat: yes
 -- include: clock planned_writes record moves append
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local entries = {unpack(ARGV, 3)}  -- strings: number:id, as in the record. No id twice.
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local entries = {unpack(ARGV, 3)}  -- strings: number:id, as in the records, without duplicate ids
 
 local function requeue(entry)
   local number, id = string.match(entry, '^(%d+):(.+)$')

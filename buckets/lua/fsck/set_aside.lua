@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- Set aside a key that does not hold what its name implies.
 -- arrows: none
--- returns: 1, or 0 if the key is gone or as it should be
+-- returns: 1, or 0 if the key is gone or holds what it should
 -- fails: never
 -- repeat: yes
 -- include: indexes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local suffix = ARGV[1]  -- string: the key behind its hash tag
-local wanted = ARGV[2]  -- string: a type of Redis, or moment (ms, in digits), or lock (a string that expires)
+local never = KEYS[2]  -- none: declared, but the key never exists
+local suffix = ARGV[1]  -- string: the key without its hash tag
+local wanted = ARGV[2]  -- string: a Redis type, `moment` (ms, in digits) or `lock` (a string that expires)
 local suspect = TAG .. suffix
 
 local function is_right(kind)

@@ -1,4 +1,4 @@
--- (A third value of nil is not assigned: Lua would make room for it.)
+-- Append two values, or three. (A third value of nil is not assigned, as Lua would allocate room for it.)
 local function append(list, first, second, third)
   local n = #list
   list[n + 1], list[n + 2] = first, second

@@ -1,7 +1,8 @@
--- The time: Redis's own, or the `now` that a test passes in. A time in the future counts from `from_ms`, rounded up, and
--- what is due is compared with `now_ms`, rounded down: nothing is early, not by a microsecond.
+-- The time: Redis's own, or the `now` that a test passes in. Future times are counted from `from_ms`, rounded up, and due
+-- times are compared with `now_ms`, rounded down, so that nothing is early, not even by a microsecond.
 -- argument: now
--- What ends by a time that was passed in must not expire by Redis's: its expiry is `longer`, and readers judge it by `now`.
+-- A key whose end is computed from a `now` that was passed in must not expire by Redis's clock: `longer` is added to its
+-- expiry, and readers judge it by `now`.
 local now_us, longer = tonumber(now), 1000000000000
 if not now_us then
   local clock = redis.call('TIME')

@@ -1,7 +1,7 @@
 -- include: indexes
--- The stream of events, made if it is not there, with the group of its readers; returns its word. The word stands in the
--- stream itself, as the name of a group that nobody reads: it lives as long as the stream does, whatever becomes of the
--- settings. `fresh`: the word of a stream that has none.
+-- Returns the word of the event stream, and creates the stream and the group of its readers if they do not exist. The word is
+-- stored in the stream itself, as the name of a group that nobody reads: it lives as long as the stream does, whatever
+-- happens to the settings. `fresh`: the word for a stream that has none.
 local function found_stream(fresh)
   index('XLEN', EVENTS)  -- another program's key is set aside
   local groups = redis.pcall('XINFO', 'GROUPS', EVENTS)
@@ -15,8 +15,8 @@ local function found_stream(fresh)
   return word or fresh
 end
 
--- Write the switch into the settings of the shard; returns the word of the stream. Where events were off and the stream is
--- that of before, a group whose name has the time (ms) stands behind the last event: from there until then nobody told of moves.
+-- Write the switch into the shard's settings; returns the word of the stream. If events were off and the stream is still the
+-- old one, a group named after the time (ms) marks its last event: moves between that event and that time were not recorded.
 local function switch_events(entries, touches, fresh, now_ms)
   local was_off = redis.call('HEXISTS', meta, 'events') == 0 and redis.call('EXISTS', EVENTS) == 1
   local word = found_stream(fresh)
@@ -26,8 +26,8 @@ local function switch_events(entries, touches, fresh, now_ms)
   return word
 end
 
--- How many of the entries that the group `journal` was given, and has not acknowledged, are still in the stream. `first`: the
--- oldest entry there.
+-- How many of the entries delivered to the group `journal`, but not acknowledged, are still in the stream. `first`: the
+-- oldest entry in the stream.
 local function held(pending, first)
   if pending == 0 then return 0 end
   local oldest = redis.call('XPENDING', EVENTS, 'journal')[2]
@@ -35,8 +35,8 @@ local function held(pending, first)
   return #redis.call('XPENDING', EVENTS, 'journal', first, '+', '10000')
 end
 
--- How many entries of the stream of events are behind the last that the group was given, how many it was given and has not
--- acknowledged, and the last that it was given. `length`: of the stream.
+-- How many entries of the event stream were not yet delivered to the group, how many were delivered but not acknowledged, and
+-- the id of the last one delivered. `length`: the length of the stream.
 local function unread(length)
   local groups, group = redis.pcall('XINFO', 'GROUPS', EVENTS), {}
   for _, each in ipairs(groups.err and {} or groups) do
@@ -46,7 +46,7 @@ local function unread(length)
   end
   local last, pending = group['last-delivered-id'] or '0-0', group.pending or 0
   if length == 0 or #redis.call('XRANGE', EVENTS, '(' .. last, '+', 'COUNT', '1') == 0 then return 0, pending, last end
-  -- Redis's own number counts also what was cut off unread, and it may have none.
+  -- Redis's own lag also counts entries that were cut off unread, and may be missing.
   local ahead = length - held(pending, redis.call('XRANGE', EVENTS, '-', '+', 'COUNT', '1')[1][1])
   return math.min(group.lag or ahead, ahead), pending, last
 end

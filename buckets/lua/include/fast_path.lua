@@ -1,11 +1,12 @@
--- The fast path of due, pop and finish, for simple jobs, which are nearly all: their moves are made on the bytes of the
--- record, in one loop, without a table of the job and with few functions, because each function, and each variable that it
--- shares with the script, is created again in every run. Jobs that come together mostly differ in nothing but id and body:
--- what follows from the head of a record is kept until a different one comes. Any doubt goes the complete path, which handles
--- everything; both have the same result. Once a job has gone the complete path, that writes for all of them; what a fast path
--- writes itself, it writes in the order of planned_writes.lua.
+-- The fast path of due, pop and finish is for simple jobs, which nearly all jobs are. It changes the bytes of the records, in
+-- one loop, without a table for each job and with few functions, because each function, and each variable that it shares with
+-- the script, is created again in every run. Jobs that come together mostly differ only in id and body, so whatever follows
+-- from the head of a record is kept until a different head comes. In case of doubt, a job takes the complete path, which
+-- handles everything; both have the same result. Once a job has taken the complete path, that path writes for all jobs. A
+-- fast path that writes by itself writes in the order of planned_writes.lua.
 -- include: retention
--- For a simple job in a state, with a header of a length: where its topic ends, its flags, priority, bucket, retention.
+-- For a simple job in the given state, with a header of the given length: where its topic ends, its flags, priority, bucket
+-- and retention. Returns nil for any other job.
 local before, last_before, flags_before, priority_before, bucket_before, retention_before
 local function simple(front, state, length)
   if type(front) ~= 'string' or #front < length then return nil end

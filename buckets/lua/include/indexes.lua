@@ -1,5 +1,5 @@
 -- What every script that writes indexes needs, fast path or not.
--- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
+-- A whole number as a string. Leaving the conversion to Redis (%.17g) or to Lua (%.14g) costs more than the command.
 local function whole(number) return string.format('%d', number) end
 
 local function under(family, key)
@@ -11,8 +11,8 @@ local function under(family, key)
   return found
 end
 
--- Keep something unusable under its id or its key, for the operator. If the hash for it is itself something else, that is
--- kept first.
+-- Keep an unusable value under its id or its key, for the operator. If the key of the hash for such values is not a hash, the
+-- value of that key is kept first.
 local function keep_aside(name, raw)
   local reply = redis.pcall('HSET', ASIDE, name, raw)
   if type(reply) ~= 'table' or not reply.err then return end
@@ -22,8 +22,8 @@ local function keep_aside(name, raw)
   redis.call('HSET', ASIDE, ASIDE, other, name, raw)
 end
 
--- Call Redis on an index key. One that another program has turned into something else is set aside first, and the index
--- starts empty: it must not block the topics that share a page with it.
+-- Call Redis on an index key. If another program has overwritten the key with an unusable value, that value is set aside
+-- first, and the index starts empty: it must not block the topics that share a page with it.
 local function index(command, key, ...)
   local reply = redis.pcall(command, key, ...)
   if type(reply) ~= 'table' or not reply.err then return reply end
@@ -44,7 +44,7 @@ local function drop_lists(topic)
   redis.call('UNLINK', unpack(lists))
 end
 
--- The bin of a pending job in the histogram: minutes above zero, hours below.
+-- The histogram bin of a pending job: above zero for minutes, below zero for hours.
 local function bin_at(at, hourly) return hourly and -math.floor(at / 3600000) or math.floor(at / 60000) end
 
 local function write_bins(topic, bins)
@@ -54,6 +54,6 @@ local function write_bins(topic, bins)
   end
 end
 
--- Whoever runs a bucket's timer sleeps until its first entry, and must be notified of an earlier one. (Asking for the first
--- entry's score costs more: Redis writes each with 17 digits.)
+-- The process that runs a bucket's timer sleeps until the first entry is due, and must be notified of an earlier one. (Asking
+-- for the first entry's score would cost more: Redis writes each score with 17 digits.)
 local function earlier_than_head(key, at) return index('ZCOUNT', key, '-inf', whole(at)) == 0 end

@@ -15,7 +15,7 @@ local function leave(job)
   if job.state == dead then table.insert(under(plan.unbury, job.topic), job.id) end
 end
 
--- What a new `job.state` changes in the header.
+-- Make the changes to the header that follow from a new `job.state`.
 local function arrive(job)
   if job.state ~= reserved then job.holds = nil end
   if job.state == delayed then
@@ -46,8 +46,8 @@ local function enter(job)
   end
 end
 
--- Tell of the move that a job has made. `rest`: everything behind the header, if the move wrote its optional fields; `body`: if
--- it wrote its body too.
+-- Record the move of a job for a journal. `rest`: everything after the header, if the move wrote the optional fields; `body`:
+-- not nil if the move also wrote the body.
 local function tell(job, rest, body)
   if not told then return end
   local length = job.header
@@ -63,8 +63,8 @@ local function tell(job, rest, body)
   append(told, job.id, value)
 end
 
--- Move a live job to another live state, with the time `at` for delayed and reserved; write its header, or the whole record
--- if `rest`, everything behind the header, is given. `same`: whether the optional fields in it are as they were.
+-- Move a live job to another live state, with the time `at` for delayed and reserved. Writes its header, or the whole record
+-- if `rest`, everything after the header, is passed. `same`: true if the optional fields in `rest` are unchanged.
 local function move(job, to, at, rest, same)
   leave(job)
   job.state = to
@@ -78,8 +78,9 @@ local function move(job, to, at, rest, same)
   tell(job, not same and rest)
 end
 
--- End a job: leave a tombstone for its retention, or nothing. A tombstone has neither body nor optional fields, unless the add
--- asked for the body: then the record stays, and only its header is written, or all of it if `rest` is given (see move).
+-- End a job: leave a tombstone for its retention, or nothing if that is 0. A tombstone has neither body nor optional fields,
+-- unless the add asked to keep the body: then the record stays, and only its header is written, or the whole record if `rest`
+-- is passed (see `move`).
 local function entomb(job, to, rest)
   leave(job)
   count(job.topic, WORDS[to], 1)
@@ -101,7 +102,7 @@ local function entomb(job, to, rest)
   tell(job)
 end
 
--- A death is reported to the caller of the script, for the log: id, topic, cause, attempts, worker.
+-- Make a job a dead letter, and report this to the script's caller, for the log: id, topic, cause, attempts, worker.
 local function die(job, cause, word, rest)
   job.cause = cause
   local died = under(plan, 'died')

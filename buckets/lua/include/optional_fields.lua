@@ -1,5 +1,5 @@
--- Writing optional fields: a record with one is written whole, because its body moves.
--- The optional block of a job after setting one field; an empty value removes it.
+-- Writing optional fields: a record in which one changes is written whole, because its body moves.
+-- The optional block of a job after setting one field; an empty value removes the field.
 local function with_optional(job, tag, value)
   local fields, block = job.optional or {}, {}
   fields[tag] = value ~= '' and value or nil
@@ -10,12 +10,13 @@ local function with_optional(job, tag, value)
   return struct.pack('>H', #text) .. text
 end
 
--- The topic of a record, preceded by what a longer header of a later version holds behind the part that we write.
+-- The topic of a record, preceded by the header bytes that a later version appended after the part that this version writes.
 local function head_of(job, raw)
   return string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic)
 end
 
--- All of a record behind its header after a delivery that gave a reason, or a note with a `=` before it; nil if it gave neither.
+-- Everything in a record after its header, with the reason of a delivery and its note (after a `=`) set; nil if both are
+-- empty.
 local function rest_with(job, raw, reason, note)
   if reason == '' and note == '' then return nil end
   local block

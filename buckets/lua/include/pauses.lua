@@ -1,5 +1,5 @@
 -- include: clock
--- us until the first of the paused topics resumes, -1 if none is paused, -2 if only until it is resumed.
+-- us until the first of the paused topics resumes; -1 if none is paused, -2 if all are paused until an explicit resume.
 local opens = -1
 
 -- Whether a topic is paused now; a key that does not hold a time is ignored.

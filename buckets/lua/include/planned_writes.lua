@@ -10,7 +10,7 @@ local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n 
 local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
 local function count_due(topic, at, hourly, n) tally(under(plan.due, topic), bin_at(at, hourly), n) end
 
--- Count jobs that went from one state to another; `numbers` by topic.
+-- Count jobs that moved from one state to another; `numbers`: how many, by topic.
 local function count_moves(numbers, from, to)
   for topic, n in pairs(numbers) do
     count(topic, from, -n)
@@ -51,7 +51,7 @@ local function forget_entries()
   for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
 end
 
--- Ring for pops that wait for the places of a topic that jobs have left.
+-- Ring for pops that wait for places (see limits.lua) in topics where jobs have left some.
 local function ring_for_places(rings)
   for topic in pairs(plan.places) do
     local freed = -(plan.counts[topic].reserved or 0)
@@ -60,9 +60,9 @@ local function ring_for_places(rings)
   end
 end
 
--- Write the plan, and tell of its moves (`flags`: see tell_all), unless the caller does that (no `verb`). The bell of a topic
--- rings when a list was empty before: whoever waits has seen it empty, and whoever is woken learns from its pop how many jobs
--- are left.
+-- Write the plan, and record its moves (`flags`: see `tell_all`), unless there is no `verb`, because the caller records them.
+-- The bell of a topic rings if one of its lists was empty before: waiting pops have seen it empty, and a woken pop learns
+-- from its reply how many jobs are left.
 local function commit(verb, flags)
   local rings = {}
   for number in pairs(plan.bucket) do

@@ -1,6 +1,6 @@
 -- include: clock indexes
 -- The record (buckets/record.py documents its layout). A job in Lua is a table of the header's fields, its id, its topic, and
--- those optional fields that a move needs.
+-- the optional fields that a move needs.
 local function header(job)
   local flags = job.state + (job.keeps_body and BODY or 0) + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
     + (job.holds and HOLDS or 0) + (job.copy and COPY or 0)
@@ -21,7 +21,7 @@ local function optional_fields(block)
   return fields
 end
 
--- Fails on a malformed block.
+-- Raises an error for a malformed block.
 local function apply_optional(job, raw, at)
   local size = struct.unpack('>H', raw, at)
   local fields = optional_fields(string.sub(raw, at + 2, at + 1 + size))
@@ -34,8 +34,8 @@ local function apply_optional(job, raw, at)
   job.own_ttr = fields[TAG_TTR] and struct.unpack('>I4', fields[TAG_TTR])
 end
 
--- The job that a string holds, or nil if it is not a record of ours; the second value is how many bytes must be read if these
--- are too few.
+-- The job that a string holds, or nil if the string is not a record of ours; the second value is how many bytes must be read
+-- if the string is too short.
 local function parse(id, raw)
   if #raw < SHORT then return nil end
   local version, length, flags, priority, bucket, topic_length, created, due, next_ms, ttr, tries, number =
@@ -66,13 +66,13 @@ local function parse(id, raw)
   return job
 end
 
--- An unreadable record blocks nobody: it is kept under its id for the operator, and reported.
+-- An unreadable record must not block anything: it is kept under its id for the operator, and reported.
 local function set_aside(id)
   local raw = redis.pcall('GET', JOB .. id)
   if type(raw) ~= 'string' then raw = redis.call('DUMP', JOB .. id) end
   keep_aside(id, raw)
   redis.call('UNLINK', JOB .. id)
-  -- An entry of its own: it hardly ever happens, and scripts that only read include this file too.
+  -- The event has an entry of its own, without events.lua: it is rare, and scripts that only read include this file too.
   local entries_kept = tonumber(redis.pcall('HGET', meta, 'events'))
   if entries_kept then
     local head = struct.pack('>BBBI7', EVENT_VERSION, VERB_ASIDE, 0, now_us)
@@ -81,7 +81,8 @@ local function set_aside(id)
   redis.call('SPUBLISH', BELL, 'aside ' .. id)
 end
 
--- The job of an id, and as much of its record as is needed to know it. A page of large bodies would hold Redis for 0.1 s.
+-- The job of an id, and as much of its record as is needed to read the job. Reading a page of large bodies would block Redis
+-- for 0.1 s.
 local function read_front(id)
   local raw, size = redis.pcall('GETRANGE', JOB .. id, '0', '127'), 128
   local job, wanted
@@ -94,8 +95,8 @@ local function read_front(id)
   return job, raw
 end
 
--- The job that was read, unless it is a tombstone whose time is over, whether Redis has removed it yet or not. Without a job,
--- what was read is set aside.
+-- The job that was read and its record; nil for a tombstone whose time is over, even if Redis has not removed it yet. If no
+-- job could be parsed, the record is set aside.
 local function judge(id, job, raw)
   if not job then
     set_aside(id)
@@ -105,7 +106,7 @@ local function judge(id, job, raw)
   return job, raw
 end
 
--- The job of an id and its raw record, or nil without one. Without `whole` the body is usually not read.
+-- The job of an id and its raw record, or nil if there is none. Without `whole`, the body is usually not read.
 local function read_job(id, whole)
   if not whole then
     local job, raw = read_front(id)

@@ -1,5 +1,5 @@
--- The retention that an optional block holds, and where the block ends, provided that no other field in it affects a move;
--- nil if one does, and for a block that is damaged or was not read to its end.
+-- The retention that an optional block holds, and where the block ends; nil if another field in the block affects a move, or
+-- if the block is damaged or was not read to its end.
 local function retention_in(front, at)
   if #front <= at then return nil end
   local retention, last = DEFAULT_RETENTION, at + 1 + struct.unpack('>H', front, at)

@@ -1,6 +1,6 @@
 -- include: indexes
 -- Schedules. A record is a header (buckets/layout.py) and a definition, which scripts do not read.
--- The schedule that a string holds, or nil if it is not a record of ours.
+-- The schedule that a string holds, or nil if the string is not a record of ours.
 local function parse_schedule(name, raw)
   if #raw < SCHEDULE_LENGTH or string.byte(raw) ~= VERSION then return nil end
   local _, length, at_bucket, revision, start, next_ms, last = struct.unpack(SCHEDULE_HEADER, raw)
@@ -9,7 +9,7 @@ local function parse_schedule(name, raw)
     definition = string.sub(raw, length + 1)}
 end
 
--- The schedule of a name; nil without one. A record that cannot be read is set aside, like that of a job.
+-- The schedule of a name, or nil if there is none. An unreadable record is set aside, as for a job.
 local function read_schedule(name)
   local raw = index('HGET', SCHEDULES, name)
   local schedule = raw and parse_schedule(name, raw)
@@ -26,7 +26,8 @@ local function schedule_head(schedule)
     schedule.next, schedule.last)
 end
 
--- Write the entry at the next time, or remove it where there is none. That of one that `waits` stays where its timer has put it.
+-- Write the entry at the next time, or remove it if there is none. The entry of a schedule that `waits` stays where the timer
+-- has put it.
 local function write_entry(schedule)
   local set, entry = BUCKET .. schedule.bucket, SCHEDULE .. schedule.name
   if schedule.next == 0 then return index('ZREM', set, entry) end

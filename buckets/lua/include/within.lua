@@ -1,12 +1,13 @@
--- What the caller may reach: a list of patterns, separated by blanks, of which the job's topic must match one; or several such
--- lists, one a line, of which it must match each; empty: any topic. See buckets/topics/within.py.
+-- The topics that the caller may access: a list of patterns, separated by blanks, of which the job's topic must match at
+-- least one; or several such lists, one per line, all of which the topic must match; or empty for any topic. See
+-- buckets/topics/within.py.
 -- argument: within
 local function form_of(part)
   return (string.gsub(string.gsub(part, '[%^%$%(%)%%%.%[%]%+%-]', '%%%0'), '%?', '.'))
 end
 
--- Never goes back, as a pattern with many stars could otherwise take seconds: what is between two stars is sought where it
--- comes first. Names are ASCII, so each character of the pattern but the stars is a byte of the topic.
+-- Never backtracks, because a pattern with many stars could otherwise take seconds: the text between two stars is matched
+-- where it first occurs. Names are ASCII, so each character of the pattern, except for the stars, is one byte of the topic.
 local function matches(topic, pattern)
   local parts = {}
   for part in string.gmatch(pattern .. '*', '([^*]*)%*') do parts[#parts + 1] = part end

@@ -1,18 +1,19 @@
 #!lua flags=allow-oom
--- End lives whose end this Redis has forgotten, unless another worker has the job by now.
+-- End lives whose end this Redis has lost, unless another worker now has the job.
 -- arrows: delayed -> finished, ready -> finished, reserved -> finished, dead -> finished, delayed -> deleted, ready -> deleted,
 --   reserved -> deleted, dead -> deleted
--- returns: a list, for each job `ended`, `reserved` by another worker, or `other` where it is not this life or has ended
+-- returns: a list: for each job `ended`, `reserved` if another worker has it, or `other` if this life no longer exists or has
+--   already ended
 -- fails: never
 -- repeat: yes
 -- include: planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local jobs = {unpack(ARGV, 3)}  -- strings: id, when its life began, its last lease, its state at the end, … No id twice.
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local jobs = {unpack(ARGV, 3)}  -- strings: id, when its life began, its last lease, its state at the end, …; no id twice
 
--- An end in the state 0 deletes it, and leaves no tombstone: another life is to follow.
+-- The end state 0 deletes the job without leaving a tombstone, because another life will follow.
 local function end_life(job, created, lease, to)
   if not job or job.created ~= created or (job.state >= finished and to > 0) then return 'other' end
   if job.state == reserved and job.lease ~= lease then return 'reserved' end

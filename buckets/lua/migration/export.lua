@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
 -- Export jobs and tombstones to another Redis: they are removed here, and kept in a hash until that Redis has them.
 -- arrows: delayed -> deleted, ready -> deleted, dead -> deleted
--- returns: {looked, reserved, hash, id, record, id, record, …}: how many of the entries or jobs were looked at, and how many
---   of these are reserved, and stay; the hash, and what was exported
+-- returns: {looked, reserved, hash, id, record, id, record, …}: how many of the entries or ids were looked at, and how many
+--   of their jobs are reserved and therefore stay; the hash; and what was exported
 -- fails: never
 -- repeat: yes
 -- include: clock indexes planned_writes record moves append
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local batch = ARGV[3]  -- string: hexadecimal digits, unique to this call
 local front = ARGV[4]  -- string: priority:topic of the ready list whose first jobs are exported, or empty for the jobs in `ids`
 local page = tonumber(ARGV[5])  -- integer: entries of a list at most
 local room = tonumber(ARGV[6])  -- integer: bytes of records at most, but always one record
-local ids = {unpack(ARGV, 7)}  -- strings: the jobs. No id twice.
+local ids = {unpack(ARGV, 7)}  -- strings: the ids of the jobs, without duplicates
 local list, hash = READY .. front, EXPORTED .. whole(now_ms) .. ':' .. batch
 local kept, looked, others, seen = {}, 0, 0, {}
 

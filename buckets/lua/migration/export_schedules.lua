@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
 -- Export schedules to another Redis: they are removed here, and kept in a hash until that Redis has them.
 -- arrows: none
--- returns: {looked, left, hash, entry, value, …}: how many of the names were looked at, and how many of these have something that
---   stays until later; the hash, and what was exported, as import_schedules.lua takes it
+-- returns: {looked, left, hash, entry, value, …}: how many of the names were looked at, and for how many of these something
+--   is left to export later; the hash; and what was exported, in the form that import_schedules.lua reads
 -- fails: never
 -- repeat: yes
 -- include: clock indexes events append record schedules
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local batch = ARGV[3]  -- string: hexadecimal digits, unique to this call
 local room = tonumber(ARGV[4])  -- integer: bytes at most, but always one schedule
-local most = tonumber(ARGV[5])  -- integer: occurrences of one at most, of those that may be live
-local names = {unpack(ARGV, 6)}  -- strings: schedules, or those that sets of occurrences are named by. No name twice.
+local most = tonumber(ARGV[5])  -- integer: the most occurrences of a schedule to export at a time, of those that may be live
+local names = {unpack(ARGV, 6)}  -- strings: names of schedules, or of sets of occurrences, without duplicates
 local hash = EXPORTED .. whole(now_ms) .. ':' .. batch
 local kept, taken, looked, left = {}, {}, 0, 0
 
--- Whether its last occurrence is delayed, ready or reserved here. The schedule follows it: where occurrences must not overlap,
--- the next one asks for it.
+-- Whether the schedule's last occurrence is delayed, ready or reserved here. Then the schedule is exported only after that
+-- job: if occurrences must not overlap, the next one must find the last one.
 local function has_last_here(schedule)
   local last = whole(schedule.last)
   for _, each in ipairs(index('ZRANGE', OCCURRENCES .. schedule.name, last, last, 'BYSCORE')) do

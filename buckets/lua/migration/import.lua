@@ -1,20 +1,21 @@
 #!lua
--- Import jobs and tombstones of another Redis or of a journal, as they were; an id that exists here already keeps what it has.
+-- Import jobs and tombstones from another Redis or a journal, as they were; an id that already exists here is left unchanged.
 -- arrows: none -> delayed, none -> ready, none -> reserved, none -> dead
--- returns: a list, for each job 1, or 0 if its id exists already
+-- returns: a list: for each job 1, or 0 if its id already exists or its record is unreadable
 -- fails: never
 -- repeat: yes
 -- include: clock indexes planned_writes record moves append
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local verb = tonumber(ARGV[3])  -- integer: import, or restore
-local bucket = tonumber(ARGV[4])  -- integer: whose turn it is
-local buckets = tonumber(ARGV[5])  -- integer: how many there are
-local jobs = {unpack(ARGV, 6)}  -- strings: id, record, id, record, … as export.lua returned them. No id twice.
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local verb = tonumber(ARGV[3])  -- integer: the verb of an import, or of a restore
+local bucket = tonumber(ARGV[4])  -- integer: the bucket whose turn it is
+local buckets = tonumber(ARGV[5])  -- integer: the number of buckets
+local jobs = {unpack(ARGV, 6)}  -- strings: id, record, id, record, … as export.lua returned them, without duplicate ids
 
--- A job goes on where it was: ready or dead since then, reserved until then, with its deliveries and its lease.
+-- A job continues where it was: ready or dead since the same time, reserved until the same time, with its deliveries and
+-- lease.
 local function import_job(job, raw)
   local since = job.next
   job.bucket, job.number = bucket % buckets, now_us % 4294967296

@@ -1,18 +1,18 @@
 #!lua
--- Import schedules of another Redis, as they were; a name that exists here already keeps what it has.
+-- Import schedules from another Redis, as they were; a name that already exists here is left unchanged.
 -- arrows: none
--- returns: a list, for each schedule 1, or 0 if its name exists already
+-- returns: a list: for each schedule 1, or 0 if its name already exists
 -- fails: never
 -- repeat: yes
 -- include: indexes events append schedules
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local bucket = tonumber(ARGV[3])  -- integer: whose turn it is
-local buckets = tonumber(ARGV[4])  -- integer: how many there are
-local schedules = {unpack(ARGV, 5)}  -- strings: entry, value, … as export_schedules.lua returned them. No entry twice. A value is
--- the length of the record (4 bytes), the record, or nothing where others of its occurrences came before, and these.
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local bucket = tonumber(ARGV[3])  -- integer: the bucket whose turn it is
+local buckets = tonumber(ARGV[4])  -- integer: the number of buckets
+local schedules = {unpack(ARGV, 5)}  -- strings: entry, value, … as export_schedules.lua returned them, without duplicates
+-- A value is the length of the record (4 bytes), the record (empty if an earlier call imported it), and occurrences.
 
 local function write(name, record)
   local schedule = parse_schedule(name, record)

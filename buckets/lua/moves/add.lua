@@ -1,47 +1,49 @@
 #!lua
--- Keep jobs until they are due; a job that is due now is ready at once.
+-- Store jobs until they are due; a job that is due now is ready at once.
 -- arrows: none -> delayed, none -> ready, delayed -> delayed, delayed -> ready, ready -> delayed, ready -> ready,
 --   dead -> delayed, dead -> ready
--- returns: a list; for jobs next to each other {result, state, jobs, due, jobs, due, …}: how many had this result and are due
---   then; for each group of several jobs a list of those; result is created, existing, replaced or moved (to another time), and
---   in groups dead or cancelled (deleted): these stay so
+-- returns: a list; for consecutive jobs with the same result {result, state, jobs, due, jobs, due, …}: how many of them are
+--   due at which time; for each group of several jobs a list of such results; result is created, existing, replaced or moved
+--   (to another time), and in groups also dead or cancelled (deleted) for jobs that remain so
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOO_LATE state, NO_BODY,
 --   TOPIC_FULL topic
 -- repeat: yes
 -- include: clock indexes retention events
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local bucket = tonumber(ARGV[3])  -- integer: whose turn it is
-local buckets = tonumber(ARGV[4])  -- integer: how many there are
-local within = ARGV[5]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local jobs = {unpack(ARGV, 6)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
--- No id twice. How: keep, reject, renew, replace, later or sooner; with the last two an empty body stands for the old one.
--- Most: the most pending jobs that the topic may have, 0 for no limit. More: 1 if each job of the run is followed by another of
--- its group, 0 if each ends its group; a group is added whole or not at all. Front: the record up to the body, without times.
--- When: ms since the epoch, or `+` and ms from now.
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local bucket = tonumber(ARGV[3])  -- integer: the bucket whose turn it is
+local buckets = tonumber(ARGV[4])  -- integer: the number of buckets
+local within = ARGV[5]  -- string: the topics that the caller may access (see within.lua), or empty for any
+local jobs = {unpack(ARGV, 6)}  -- strings: for each run of like jobs: count, how, most, more, front; for each job: id, when, body
+-- No id occurs twice. How: keep, reject, renew, replace, later or sooner; with the last two, an empty body keeps the old one.
+-- Most: the most pending jobs that the topic may have, 0 for no limit. More: 1 if each job of the run is followed by another
+-- job of its group, 0 if each job ends its group; a group is added whole or not at all. Front: the record up to the body,
+-- without times. When: ms since the epoch, or `+` and ms from now.
 
--- Greater than all numbers of a life that left no trace: each of its pushes took a script, and a script takes more than 1 us.
+-- Greater than all numbers of an earlier life that left no trace: each push in it took a script, and a script takes more than
+-- 1 us.
 local NEW_NUMBER, PLUS = now_us % 4294967296, 43
--- The jobs of a call go into one bucket, so that what falls due together is moved together. Calls take the buckets in turn,
--- those of many jobs at random: a caller that alternates between one job and a hundred would fill every second bucket.
+-- All jobs of a call go into one bucket, so that jobs that fall due together are moved together. Calls use the buckets in
+-- turn, but calls with many jobs use random ones: otherwise a caller that alternates between one job and a hundred would fill
+-- only every second bucket.
 local home = (bucket + (#jobs > 8 and now_us or 0)) % buckets
 
--- When a job is due: at a time or, with a `+`, in so many ms from now.
+-- When a job is due: at a time or, after a `+`, in that many ms from now.
 local function due_at(when)
   local ms = tonumber(when)
   if string.byte(when) ~= PLUS then return math.max(ms, now_ms) end
   return ms == 0 and now_ms or from_ms + ms
 end
 
--- Whether a topic should be marked as used now: this is done every 10 s.
+-- Whether a topic should be marked as used now: at most every 10 s.
 local function is_unmarked(topic) return now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 end
 
--- The fast path, for new jobs that stand alone, which are nearly all. As in fast_path.lua, there is no table of a job and hardly
--- a function, and what like jobs share is made once. Any doubt sends all jobs down the complete path, before anything is
--- written; both have the same result.
--- The keys of the jobs; each job must end its group, bring its body, have no limit of pending jobs, and an id that is unknown.
+-- The fast path is for new jobs without a group, which nearly all jobs are. As in fast_path.lua, there is no table for each
+-- job and hardly a function, and whatever like jobs share is made once. In case of doubt, all jobs take the complete path,
+-- before anything is written; both have the same result.
+-- `keys`: those of the jobs. Each job must end its group, have a body, have no limit of pending jobs, and have an unknown id.
 local alone, run, keys = true, 1, {}
 while alone and run < #jobs do
   local how = jobs[run + 1]
@@ -50,7 +52,7 @@ while alone and run < #jobs do
   for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
   run = last + 3
 end
--- Where events are on there is a stream, so the same command says that they are off.
+-- If events are on, their stream exists, so the same command shows that they are off.
 keys[#keys + 1] = EVENTS
 local fast = alone and redis.call('EXISTS', unpack(keys)) == 0
 keys[#keys] = nil
@@ -61,8 +63,8 @@ else
   fast = alone and told and redis.call('EXISTS', unpack(keys)) == 0
 end
 
--- What it collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of ready lists,
--- each list with its topic; entries of the bucket, and their first time; records.
+-- What the fast path collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of
+-- ready lists, each list with its topic; entries of the bucket, and their earliest time; records.
 local results, counts, bins, lists, members, first, records = {}, {}, {}, {}, {}, nil, {}
 local sub, place, done = string.sub, 1, 0
 while fast and place < #jobs do
@@ -70,7 +72,7 @@ while fast and place < #jobs do
   local first_flags, priority, _, length = string.byte(front, 3, 6)
   local topic = sub(front, SHORT + 1, SHORT + length)
   local numbers = under(counts, topic)
-  local flags, state, result, opening, closing, entries, mark  -- of the job before: usually the same
+  local flags, state, result, opening, closing, entries, mark  -- of the previous job, usually equal
   numbers.created = (numbers.created or 0) + jobs[place]
   place = last + 3
   while at <= last do
@@ -125,7 +127,7 @@ while fast and place < #jobs do
   end
 end
 
--- It writes in the order of planned_writes.lua.
+-- The fast path writes in the order of planned_writes.lua.
 if fast then
   local rings, topics = {}, {}
   for topic in pairs(counts) do topics[topic] = is_unmarked(topic) end
@@ -156,8 +158,8 @@ end
 local function complete_path()
   -- include: planned_writes record moves within append place optional_fields pending_jobs
   told = told and {}  -- without what the fast path had planned
-  local updates, rewrites = {}, {}  -- as `told`, of jobs that are moved to another time, with the old body and with a new one
-  -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
+  local updates, rewrites = {}, {}  -- like `told`, for jobs moved to another time: with the old body, and with a new one
+  -- Keep a live job. If its bucket does not hold it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
   local function keep(job, result)
     if in_bucket(job) and not index('ZSCORE', BUCKET .. job.bucket, job.id) then schedule(job) end
@@ -174,15 +176,16 @@ local function complete_path()
     if job.lease > 0 then job.header = LONG end
     job.state = job.due <= now_ms and ready or delayed
     job.created = job.state == delayed and from_ms or now_ms
-    -- With the id it names the life, so it is later than that of the life before. A delay is exactly the time from there to
-    -- the due time.
+    -- The id and `created` name a life, so `created` must be later than that of the previous life. A delay is exactly the
+    -- time from `created` to the due time.
     local later = old and math.max(old.created + 1 - job.created, 0) or 0
     job.created = job.created + later
     if job.state == delayed and string.byte(when) == PLUS then job.due = job.due + later end
     job.next = job.due
   end
 
-  -- Move a delayed job to another time, with a new body if there is one; in the other direction it is kept as it is.
+  -- Move a delayed job to another time, with a new body if there is one; a move against the direction of `how` changes
+  -- nothing.
   local function shift(job, how, when, body)
     local due, rest = due_at(when), nil
     if due == job.next or (due > job.next) ~= (how == 'later') then return keep(job, 'existing') end
@@ -202,8 +205,8 @@ local function complete_path()
     return {'moved', WORDS[job.state], 1, due}
   end
 
-  local all_new = true  -- whether no job has replaced a live one
-  -- Create the job of a run whose id stands at a place; `old` is the job or tombstone that it replaces.
+  local all_new = true  -- false once a job has replaced a live one
+  -- Create the job of a run whose id is at the given place; `old` is the job or tombstone that it replaces, if any.
   local function start(run, at, old)
     local id, body = jobs[at], jobs[at + 2]
     if run.shifts and body == '' then body = string.sub(redis.call('GET', JOB .. id), old.body_at) end
@@ -225,13 +228,14 @@ local function complete_path()
     return {result, WORDS[job.state], 1, job.due}
   end
 
-  -- Whether the topic has as many pending jobs as it may have; a job that replaces a pending one of the topic adds none.
+  -- Whether the topic has reached its limit of pending jobs; a job that replaces a pending one of the topic does not add to
+  -- them.
   local function full(topic, old, most)
     if old and old.topic == topic and (old.state == delayed or old.state == ready) then return false end
     return pending_jobs(topic) >= most
   end
 
-  -- Why neither a job may be moved to another time nor its id begin a new life, or nil.
+  -- An error reply if a job may neither be moved to another time nor begin a new life, otherwise nil.
   local function not_shifted(topic, body, old)
     if old and old.topic ~= topic then return already(old) end
     if old and old.state == ready then return redis.error_reply('TOO_LATE ready') end
@@ -239,16 +243,17 @@ local function complete_path()
     if body == '' and not has_body then return redis.error_reply('NO_BODY ') end
   end
 
-  -- What becomes of a job that an add with keep meets. A delayed copy of an old add must not revive what was deleted, and to call
-  -- a dead job existing would be to promise that it runs.
+  -- What an add with `keep` answers for a dead or deleted job, which stays so. A delayed copy of an old add must not revive a
+  -- deleted job, and calling a dead job existing would promise that it runs.
   local STAYS = {[dead] = 'dead', [deleted] = 'cancelled'}
 
-  -- Why a job may not be added, or nil; the existing job; whether that stays as it is (existing, dead, cancelled) or is shifted.
+  -- An error reply if a job may not be added, or nil; the existing job; and `existing`, `dead` or `cancelled` if that job
+  -- stays as it is, or `shifted` if it is moved to another time.
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
-    -- The topics of a virtual topic are the operator's choice. Beyond the caller's reach its jobs there are those that such an
-    -- add made, and no others.
+    -- The operator chooses the topics of a virtual topic, even topics that the caller may not access. In those, an add may
+    -- only meet jobs that another add to a virtual topic made.
     if old and not reaches(old) then
       local job = parse(id, run.front)
       if old.topic ~= job.topic or not (old.copy and job.copy) then return redis.error_reply('ALREADY_EXISTS ') end
@@ -269,8 +274,8 @@ local function complete_path()
     return nil, old
   end
 
-  -- Add a group of {run, at}: all, or none and the error. A group of which nothing is left but dead jobs and tombstones of
-  -- deleted ones is refused; a dead one, which can be kicked, says why.
+  -- Add a group of {run, at}: all of its jobs, or none, and then returns the error. A group that consists only of dead jobs
+  -- and tombstones of deleted ones is refused; the error names the state of a dead job, which can be kicked, if there is one.
   local function add(group)
     local olds, stays, results, over, why = {}, {}, {}, 0, nil
     for n, each in ipairs(group) do
@@ -315,7 +320,7 @@ local function complete_path()
     for at = 2, #told, 2 do told[at] = string.sub(told[at], 8) end
   end
   commit(VERB_ADD, all_new and EVENT_NEW or 0)
-  if told then  -- behind the bell, which nobody hears before the script ends
+  if told then  -- after the bell, which nobody receives before the script ends
     told = updates
     tell_all(VERB_UPDATE, 0)
     told = rewrites

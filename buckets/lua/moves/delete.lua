@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Delete jobs in any live state, unless it is one to spare.
+-- Delete jobs in any live state, except for the states to spare.
 -- arrows: delayed -> deleted, ready -> deleted, reserved -> deleted, dead -> deleted
--- returns: a list, for each job the state it was in
+-- returns: a list: for each job the state that it was in
 -- fails: for a job, in its place in the list: NOT_FOUND, RESERVED reserved, WRONG_STATE state
 -- repeat: yes
 -- include: planned_writes record delete_job within
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local within = ARGV[3]  -- string: the topics that the caller may access (see within.lua), or empty for any
 local spares = ARGV[4]  -- string: the numbers of the states to spare, a digit each
-local ids = {unpack(ARGV, 5)}  -- strings: the jobs. No id twice.
+local ids = {unpack(ARGV, 5)}  -- strings: the ids of the jobs, without duplicates
 
 local function delete(job)
   if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end

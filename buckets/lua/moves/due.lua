@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
--- Move a page of what is due out of one bucket, straight to pops that wait for it where that is simple.
+-- Move a page of due jobs out of one bucket, straight to waiting pops if that is simple.
 -- arrows: delayed -> ready, delayed -> reserved, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead,
 --   ready -> dead
 -- returns: {moved, wait, died, handed, schedules, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the
---   next is due, 0 if some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); the jobs that each
---   group of sleepers gets, as in pop.lua (id, record, id, record, …), or nothing if none gets any; the names of the schedules
---   whose time has come, which are met again in a second; how late (us) how many jobs of a topic became ready, those that were
---   handed out included
+--   next is due, 0 if some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); for each group
+--   of sleepers the jobs that it gets, as in pop.lua (id, record, id, record, …), or an empty list if no group gets any; the
+--   names of the schedules whose time has come, which the timer meets again in a second; and how late (us) how many jobs of a
+--   topic became ready, including those handed out
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path events
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local bucket = tonumber(ARGV[3])  -- integer: which one
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local bucket = tonumber(ARGV[3])  -- integer: the bucket
 local page = ARGV[4]  -- integer: entries at most
-local sleepers = #ARGV > 4 and {unpack(ARGV, 5)}  -- strings: of each group jobs wanted, workers (see pop.lua), n, n topics
+local sleepers = #ARGV > 4 and {unpack(ARGV, 5)}  -- strings: for each group: jobs wanted, workers (see pop.lua), n, n topics
 
--- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
+-- The path for jobs that are not simple. It continues from what the fast path has planned so far (see planned_writes.lua).
 local function complete_path(push, due, headers, out)
   -- include: record planned_writes moves give_back place
   -- When this bucket's timer should look at the job; nil if the job does not belong here.
@@ -50,7 +50,7 @@ local function complete_path(push, due, headers, out)
   end
 
   plan.push, plan.due, plan.headers, plan.out[bucket] = push, due, headers, out
-  -- Write the result of all the jobs, the simple ones and the others.
+  -- Write the results of all jobs, simple or not.
   local function commit_all(moved)
     count_moves(moved, 'delayed', 'ready')
     commit(VERB_DUE)
@@ -61,18 +61,19 @@ end
 
 local FRONT, SMALL = 128, 256  -- bytes of a record that show whether it is simple; most records are smaller than SMALL
 
--- Hand due jobs to the sleepers, as their pops would right behind this script. What a pop would not do on its own fast path is
--- left to it. Returns nil if nobody gets a job, else the jobs of each group; how many of a topic; their entries in the bucket;
--- their records; headers and ids of the other jobs. What is handed out leaves `push`. Reads only.
+-- Hand due jobs to the sleepers, as their pops would right after this script. Jobs that a pop would not handle on its own
+-- fast path are left to the pop. Returns nil if no sleeper gets a job, otherwise the jobs of each group; how many of each
+-- topic; their entries in the bucket; their records; and the headers and the ids of the other jobs. Removes from `push` the
+-- jobs that it hands out; otherwise only reads.
 local function hand_out(push, raws, headers, ids)
   -- include: pauses first_delivery
-  local LARGE = 4096  -- bytes: larger records are left to the pop, which counts them
+  local LARGE = 4096  -- bytes; larger records are left to the pop, which counts bytes
   local sub = string.sub
-  local was = string.char(ready) .. struct.pack('>I6', now_ms)  -- before a delivery, see buckets/events
+  local was = string.char(ready) .. struct.pack('>I6', now_ms)  -- the state before a delivery, see buckets/events
   local given, straight, members, records = {}, {}, {}, {}
 
-  -- The due jobs of a topic in the order of a pop, as far as nobody has them yet. False if the topic has a job that comes before
-  -- them, or that its pop must find first.
+  -- The due jobs of a topic in the order of a pop, of which the first `taken` are handed out already; none if the topic is
+  -- paused. Returns false if the topic has ready jobs, which come first, or a job that is left to the pop.
   local queues = {}
   local function queue_of(topic)
     local queue = queues[topic]
@@ -89,9 +90,9 @@ local function hand_out(push, raws, headers, ids)
     return queue
   end
 
-  -- The record of a job that is delivered for the first time, and the end of its lease; nil for one that is not plain. `block`
-  -- names its worker, see pop.lua.
-  local head_of, block_of, front, over  -- of the job before: usually the same
+  -- The record of a job that is delivered for the first time, and the end of its lease; nil for a job that is left to the
+  -- pop. `block` names its worker, see pop.lua.
+  local head_of, block_of, front, over  -- of the previous job, usually equal
   local function delivered(id, block)
     local key, raw = JOB .. id, raws[id]
     if #raw == FRONT or #raw == SMALL then raw = redis.call('GETRANGE', key, '0', whole(LARGE)) end
@@ -109,7 +110,7 @@ local function hand_out(push, raws, headers, ids)
     if front and #raw <= LARGE then return front .. sub(raw, #head + 1), over end
   end
 
-  -- Give a group what it wants of a topic. Returns whether it may have jobs of its next one.
+  -- Give a group as many jobs of a topic as it wants. Returns true if the group may also get jobs of its next topic.
   local function serve(group, topic)
     local queue, jobs = queue_of(topic), group.jobs
     while queue and queue.taken < #queue and #jobs < group.most do
@@ -138,7 +139,7 @@ local function hand_out(push, raws, headers, ids)
     return queue and #jobs < group.most
   end
 
-  -- Take the first jobs, those of the highest priority, out of the lists of a topic.
+  -- Remove the first `n` jobs, those of the highest priorities, from the lists of a topic.
   local function take_out(lists, n)
     for priority = 9, 0, -1 do
       local entries = lists[priority] or {}
@@ -152,7 +153,7 @@ local function hand_out(push, raws, headers, ids)
     local first, last = at + 3, at + 2 + tonumber(sleepers[at + 2])
     local group = {jobs = {}, most = 2 * tonumber(sleepers[at]), workers = sleepers[at + 1], served = 0, at = 1}
     handed[#handed + 1], at = group.jobs, last + 1
-    while last >= first and not push[sleepers[last]] do last = last - 1 end  -- behind them nothing is due
+    while last >= first and not push[sleepers[last]] do last = last - 1 end  -- no job of the last topics is due
     while first <= last and serve(group, sleepers[first]) do first = first + 1 end
   end
   if #members == 0 then return nil end
@@ -168,19 +169,20 @@ local function hand_out(push, raws, headers, ids)
   return handed, straight, members, records, other_headers, others
 end
 
--- The fast path (include/fast_path.lua), for delayed jobs. What it collects: the number of jobs moved by topic; the others as in
--- planned_writes.lua; and for the reply, how many jobs became ready, by topic and by the time they were due.
+-- The fast path (include/fast_path.lua) is for delayed jobs. What it collects: `moved`, the number of jobs by topic; `push`,
+-- `due`, `headers` and `out` as in planned_writes.lua; and for the reply `promoted`, how many jobs became ready, by topic and
+-- due time.
 ask_for_events()
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
 local handed, straight, members, records  -- what goes straight to sleepers
--- The entries of schedules. Whoever gets their names has a second to make their occurrences; a script that cannot, as Redis is
--- full or a topic, leaves them as they are.
+-- The entries of schedules. The caller has a second to make the occurrences of the schedules that the reply names; if Redis
+-- or a topic is full, their entries stay as they are.
 local AGAIN, schedules, again = 1000, {}, {}
-local head_of, at, topic, bins, bin, times, entries, mark, new_head, event  -- of the job before: usually the same
+local head_of, at, topic, bins, bin, times, entries, mark, new_head, event  -- of the previous job, usually equal
 local process, commit_all, plan
--- The first record is read up to SMALL. While records are small, the next ones are read together; of those behind a larger one
--- only the front is read.
+-- The first record is read up to SMALL bytes. While records are small, the next ones are read together; after a larger
+-- record, only the fronts are read.
 local TOGETHER, some, before_some, last_of_some, small = 16, nil, 0, 1, false
 local raws = sleepers and {}
 local sub, read = string.sub, redis.pcall
@@ -264,7 +266,8 @@ else
   for at = 1, #headers, 2 do redis.call('SETRANGE', headers[at], '0', headers[at + 1]) end
   if handed then
     redis.call('MSET', unpack(records))
-    -- Behind the records, as this removes their old entries too: until then these bring the timer back, which corrects them.
+    -- After the records, because this replaces the jobs' old entries: until then, the old entries bring the timer back, which
+    -- corrects them.
     index('ZADD', BUCKET .. bucket, unpack(members))
   end
   if #out > 0 then index('ZREM', BUCKET .. bucket, unpack(out)) end

@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- Finish jobs: their work is done. Or settle them: delete those that were never delivered.
+-- Finish jobs whose work is done; or settle jobs, which also deletes those that were never delivered.
 -- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished, delayed -> deleted, ready -> deleted,
 --   dead -> deleted
--- returns: {{topic, jobs, topic, jobs, …}, finished or deleted, …}: how many jobs of which topics it has finished; for each job
---   its new state
+-- returns: {{topic, jobs, topic, jobs, …}, finished or deleted, …}: how many jobs of each topic were finished; then for each
+--   job its new state
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
 -- include: clock indexes fast_path events
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local within = ARGV[3]  -- string: the topics that the caller may access (see within.lua), or empty for any
 local settles = ARGV[4]  -- integer: 1 to delete jobs that were never delivered, or 0
-local jobs = {unpack(ARGV, 5)}  -- strings: id, lease or empty, … No id twice.
+local jobs = {unpack(ARGV, 5)}  -- strings: id, lease or empty, …, without duplicate ids
 
--- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
+-- The path for jobs that are not simple. It continues from what the fast path has planned so far (see planned_writes.lua).
 local function complete_path(out, tombs, gone)
   -- include: record planned_writes finish_job delete_job within
   local function finish(id, lease)
@@ -29,7 +29,7 @@ local function complete_path(out, tombs, gone)
   end
 
   plan.out, plan.tombs, plan.gone = out, tombs, gone
-  -- Write the result of all the jobs, the simple ones and the others, and put down how many were finished.
+  -- Write the results of all jobs, simple or not, and note how many were finished.
   local function commit_all(ended, numbers)
     count_moves(ended, 'reserved', 'finished')
     finished_by_topic(numbers)
@@ -50,10 +50,10 @@ if within ~= '' or settles == '1' then
   return results
 end
 
--- The fast path (include/fast_path.lua), for reserved jobs that were delivered. What it collects: the number of jobs finished
--- by topic; the others as in planned_writes.lua.
-local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the job before: usually the same
-local lease_of, shown  -- and the lease as it was passed, and as a number
+-- The fast path (include/fast_path.lua) is for reserved jobs that were delivered. What it collects: `ended`, the number of
+-- finished jobs by topic; `out`, `tombs` and `gone` as in planned_writes.lua.
+local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the previous job, usually equal
+local lease_of, shown  -- also its lease, as passed and as a number
 local sub, read = string.sub, redis.pcall
 for at = 1, #jobs, 2 do
   local id, lease = jobs[at], jobs[at + 1]

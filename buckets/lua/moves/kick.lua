@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- Make dead letters ready again, due now, with their tries and ladder reset.
 -- arrows: dead -> ready
--- returns: a list, for each job `ready`
+-- returns: a list: for each job `ready`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], WRONG_STATE state
 -- repeat: no
 -- include: clock indexes planned_writes record moves within
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local topic = ARGV[3]  -- string: the topic in whose index the jobs were found, or empty for jobs that the caller named
-local within = ARGV[4]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local ids = {unpack(ARGV, 5)}  -- strings: the jobs. No id twice.
+local within = ARGV[4]  -- string: the topics that the caller may access (see within.lua), or empty for any
+local ids = {unpack(ARGV, 5)}  -- strings: the ids of the jobs, without duplicates
 
 local function kick(id)
   local job = read_job(id)

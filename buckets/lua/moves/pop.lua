@@ -1,29 +1,29 @@
 #!lua flags=allow-oom
 -- Reserve ready jobs of the first topics that have any, higher priorities first.
 -- arrows: ready -> reserved, ready -> finished
--- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic searched, -1 if none of its jobs
---   is known; 1 if stale entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 if
---   none is paused, -2 if only until it is resumed; the jobs as they are now
+-- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic searched, -1 if the topic has no
+--   counts; 1 if stale entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1
+--   if none is paused, -2 if all are paused until an explicit resume; the jobs as they are now
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path pauses events first_delivery
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the leases
 local want = tonumber(ARGV[4])  -- integer: jobs at most
 local room = tonumber(ARGV[5])  -- integer: bytes of records at most
-local always = tonumber(ARGV[6])  -- integer: jobs that are popped whatever their size
+local always = tonumber(ARGV[6])  -- integer: jobs to pop regardless of their size
 local ttr = tonumber(ARGV[7])  -- integer: ms, for these deliveries; empty for each job's own ttr
-local workers = ARGV[8]  -- string: in the order of serving: jobs wanted (2 bytes), length of name (2), name; all have one or none
+local workers = ARGV[8]  -- string: in the order of serving: jobs wanted (2 bytes), length of name (2), name; all or none have one
 local topics = {unpack(ARGV, 9)}  -- strings: in the order of preference
 
--- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
+-- The path for jobs that are not simple. It continues from what the fast path has planned so far (see planned_writes.lua).
 local function complete_path(records, members)
   -- include: planned_writes ready_job deliver_job
   plan.records, plan.bucket[bucket] = records, members
-  -- Write the result of all the jobs, the simple ones and the others.
+  -- Write the results of all jobs, simple or not.
   local function commit_all(delivered, first)
     count_moves(delivered, 'ready', 'reserved')
     for topic, n in pairs(delivered) do count(topic, 'delivered', n) end
@@ -35,12 +35,12 @@ local function complete_path(records, members)
   return ready_job, deliver_job, commit_all
 end
 
-local MOST = want + 500  -- entries looked at: 200,000 stale ones in one script would hold Redis for 0.2 s
-local ENOUGH = room - 262144  -- room at which it stops: 8 MiB in one script would hold Redis for 0.1 s
+local MOST = want + 500  -- entries looked at: 200,000 stale ones in one script would block Redis for 0.2 s
+local ENOUGH = room - 262144  -- room at which the search stops: 8 MiB in one script would block Redis for 0.1 s
 local answer = {0, 0, -1}
 
--- The ready lists, one after the other: the current one (nil at the end), how many of its entries are processed, its priority,
--- its topic and the place of that in the arguments; how many entries were processed in those before.
+-- The ready lists are searched one after the other: the current list (nil at the end), how many of its entries are processed,
+-- its priority, its topic, the topic's place in the arguments; and how many entries of each earlier list were processed.
 local list, at, priority, last, place, taken = nil, 0, 0, nil, 0, {}
 local function lists_above(topic, ...)
   return redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic, READY .. '6:' .. topic,
@@ -57,8 +57,8 @@ local function next_list()
       list = nil
       return
     end
-    -- Most topics are not paused, and most jobs have priority 4: one lookup shows it. Where events are on there is a stream, so
-    -- it shows too that they are off.
+    -- Most topics are not paused, and most jobs have priority 4: one lookup shows both. If events are on, their stream
+    -- exists, so the lookup also shows that events are off.
     local is_usual = not told and lists_above(topic, PAUSED .. topic, EVENTS) == 0
     if is_usual then
       last, priority, told = topic, 4, false
@@ -70,15 +70,15 @@ local function next_list()
   list = READY .. string.char(48 + priority) .. ':' .. last
 end
 
--- The fast path (include/fast_path.lua), for jobs that are delivered for the first time, with their own ttr. What it collects:
--- the number of jobs delivered by topic; entries of the bucket, and their first time; records.
+-- The fast path (include/fast_path.lua) is for jobs that are delivered for the first time, with their own ttr. What it
+-- collects: the number of delivered jobs by topic; entries of the bucket, and their earliest time; records.
 local delivered, members, first, records = {}, {}, nil, {}
 local looked, found, seen, full, large = 0, 0, {}, false, false
 local entries, n = {}, 0
 -- The worker of the next jobs, the optional block that names it in a record without other fields, and how many jobs are served
 -- before the next worker's turn.
 local worker, block, served, next_at = '', '', 0, 1
-local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front, event  -- of the job before: usually the same
+local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front, event  -- of the previous job, usually equal
 local live, deliver, commit_all
 local sub, read = string.sub, redis.pcall
 next_list()

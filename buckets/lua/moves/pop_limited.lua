@@ -1,23 +1,23 @@
 #!lua flags=allow-oom
--- Reserve ready jobs of topics of which some have limits; a topic that has reached one is passed over.
+-- Reserve ready jobs of topics, some of which have limits; a topic that has reached a limit is skipped.
 -- arrows: ready -> reserved, ready -> finished
--- returns: as pop.lua, but for `opens` a list {opens, topic, limit, us, …}: also the topics whose ready jobs a limit keeps back:
---   rate or concurrency, and in how many us to look again
+-- returns: as pop.lua, but instead of `opens` a list {opens, topic, limit, us, …}, which adds each topic whose ready jobs a
+--   limit holds back: the limit, rate or concurrency, and in how many us to look again
 -- fails: never
 -- repeat: no
 -- include: indexes pauses search limits permits append
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the leases
 local want = tonumber(ARGV[4])  -- integer: jobs at most
 local room = tonumber(ARGV[5])  -- integer: bytes of records at most
-local always = tonumber(ARGV[6])  -- integer: jobs that are popped whatever their size
+local always = tonumber(ARGV[6])  -- integer: jobs to pop regardless of their size
 local ttr = tonumber(ARGV[7])  -- integer: ms, for these deliveries; empty for each job's own ttr
 local workers = ARGV[8]  -- string: as in pop.lua
 local by_priority = ARGV[9]  -- integer: 1 for the order of pop_by_priority.lua, 0 for that of pop.lua
-local asked = {unpack(ARGV, 10)}  -- strings: in the order of preference topic, rate, burst, concurrency, … (see limits.lua)
+local asked = {unpack(ARGV, 10)}  -- strings: topic, rate, burst, concurrency, … in the order of preference (see limits.lua)
 local open, granted = {}, {}
 for at = 1, #asked, 4 do
   local topic = asked[at]

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Reserve one job by its id, whether its topic is paused or not. A delayed one is due now, as by a run; a dead one as by a kick.
+-- Reserve one job by its id, even if its topic is paused. A delayed job becomes due now, as by a run; a dead one, as by a kick.
 -- arrows: delayed -> reserved, ready -> reserved, dead -> reserved, delayed -> finished, ready -> finished, dead -> finished
 -- returns: the record as it is now
 -- fails: NOT_FOUND [state], RESERVED reserved, WRONG_STATE finished, LIMITED limit us (see `reached` in limits.lua)
 -- repeat: no
 -- include: clock indexes planned_writes record deliver_job within limits permits
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local id = ARGV[3]  -- string: the job
-local bucket = tonumber(ARGV[4])  -- integer: the bucket that holds the lease, unless the job has one
-local ttr = tonumber(ARGV[5])  -- integer: ms, for this delivery; empty for the job's own
-local worker = ARGV[6]  -- string: who takes it, or empty
-local within = ARGV[7]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local limits = {unpack(ARGV, 8)}  -- strings: of each topic that has any: topic, rate, burst, concurrency (see limits.lua)
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local id = ARGV[3]  -- string: the job's id
+local bucket = tonumber(ARGV[4])  -- integer: the bucket that holds the lease, unless the job is in one already
+local ttr = tonumber(ARGV[5])  -- integer: ms, for this delivery; empty for the job's own ttr
+local worker = ARGV[6]  -- string: the worker's name, or empty
+local within = ARGV[7]  -- string: the topics that the caller may access (see within.lua), or empty for any
+local limits = {unpack(ARGV, 8)}  -- strings: for each topic with limits: topic, rate, burst, concurrency (see limits.lua)
 local job, raw = read_job(id, true)
 if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
 local word = WORDS[job.state]
@@ -28,7 +28,7 @@ end
 local which, opens_in = reached(limit)
 if which then return redis.error_reply('LIMITED ' .. which .. ' ' .. whole(opens_in)) end
 if job.state == dead then job.attempts, job.step = 0, 0 end
-job.number = (job.number + 1) % 4294967296  -- an entry in a ready list, also of a life before, is stale
+job.number = (job.number + 1) % 4294967296  -- makes entries in ready lists stale, even those of an earlier life
 if job.state ~= ready then job.due, job.cause = now_ms, 0 end
 job.holds = limit and limit.holds
 local record = deliver_job(job, raw, worker)

@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
--- Do to jobs what an operation does, if they are as they were read, and write how far it is in this shard.
+-- Apply an operation to jobs that have not changed since they were read, and store its position in this shard.
 -- arrows: dead -> ready, delayed -> ready, delayed -> delayed, delayed -> deleted, ready -> deleted, reserved -> deleted,
 --   dead -> deleted
--- returns: {done, skipped}: of all pages of this shard; or nothing if another instance has gone on from there
+-- returns: {done, skipped}: of all pages of this shard so far; or nothing if another instance has continued from `before`
 -- fails: never
 -- repeat: no
 -- include: clock indexes planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local operation = ARGV[3]  -- string: its id
 local kind = ARGV[4]  -- string: kick, delete, run or reschedule
-local before = ARGV[5]  -- string: the position where it was, as this script has written it; empty: at its beginning
-local after = ARGV[6]  -- string: the position behind these jobs
+local before = ARGV[5]  -- string: the position so far, as this script stored it, or empty at the beginning
+local after = ARGV[6]  -- string: the position after these jobs
 local lasts = ARGV[7]  -- integer: ms for which the position is kept
 local jobs = {unpack(ARGV, 8)}  -- strings: id, header as it was read, ms since the epoch when it is due (reschedule), id, …
 local VERBS = {kick = VERB_KICK, delete = VERB_DELETE, run = VERB_RUN, reschedule = VERB_UPDATE}
@@ -26,7 +26,7 @@ local acts = {
     move(job, ready)
   end,
   delete = function(job)
-    job.keeps_body = nil  -- to free memory is its purpose
+    job.keeps_body = nil  -- the delete must free memory
     entomb(job, deleted)
   end,
   run = function(job)

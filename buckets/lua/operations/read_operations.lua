@@ -1,14 +1,14 @@
 #!lua flags=no-writes
 -- Read operations, the newest first.
 -- arrows: none
--- returns: a list, for each {id, field, value, field, value, …}
+-- returns: a list: for each operation {id, field, value, field, value, …}
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local states = ARGV[1]  -- string: only those in one of these states, each between blanks; empty: all
-local count = tonumber(ARGV[2])  -- integer: at most so many
-local fields = {unpack(ARGV, 3)}  -- strings: which of their fields
+local never = KEYS[2]  -- none: declared, but the key never exists
+local states = ARGV[1]  -- string: the states of the operations to read, each between blanks, or empty for all
+local count = tonumber(ARGV[2])  -- integer: operations at most
+local fields = {unpack(ARGV, 3)}  -- strings: the fields to read
 local ids = redis.pcall('ZREVRANGE', OPERATIONS, '0', '-1')
 local operations = {}
 for _, id in ipairs(ids.err and {} or ids) do

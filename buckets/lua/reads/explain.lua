@@ -1,20 +1,21 @@
 #!lua flags=no-writes
--- Gather what explains where a job stands, for `jobqueue explain`: bounded work, whatever Redis holds.
+-- Gather what `jobqueue explain` needs to know about a job; the work is bounded, whatever Redis holds.
 -- arrows: none
--- returns: {now in us, events, found, record, name, value, …}: how many entries of events are kept (0: none); 1 for a job or its
---   tombstone, 2 for one that cannot be read, 3 for one that was set aside, 0 for none; its record up to the body; what its
---   state asks for: `timer`, who runs the timer of its bucket, or nothing; `listed`, whether the bucket has it; `behind`, the
---   bucket's entries that are due with it or before; `paused`, us until its topic resumes (-1: it is not paused, -2: only when
---   resumed); `before`, the entries before it at its priority (-1: it was not found among the first); `above`, those at higher
---   ones; `newer`, the dead letters of its topic that died later
+-- returns: {now in us, events, found, record, name, value, …}: how many entries of events are kept (0 if events are off); 1
+--   for a job or its tombstone, 2 for an unreadable record, 3 for a job that was set aside, 0 for none; its record up to the
+--   body; and depending on its state: `timer`, the token of the instance that runs the timer of its bucket, or empty;
+--   `listed`, 1 if the bucket has the job, else 0; `behind`, how many of the bucket's entries are due with it or earlier;
+--   `paused`, us until its topic resumes (-1 if it is not paused, -2 if only an explicit resume ends the pause); `before`,
+--   how many entries are before it at its priority (-1 if it was not found among the first); `above`, how many are at higher
+--   priorities; `newer`, how many dead letters of its topic died later
 -- fails: never
 -- repeat: yes
 -- include: clock indexes record within pauses
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local id = ARGV[2]  -- string: the job
-local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local id = ARGV[2]  -- string: the job's id
+local within = ARGV[3]  -- string: the topics that the caller may access (see within.lua), or empty for any
 local most = tonumber(ARGV[4])  -- integer: entries of a ready list that are looked at
 
 -- A key of another program counts as empty.
@@ -28,7 +29,7 @@ local job, raw = read_front(id)
 local kept = job and (job.state < finished or job.next > now_ms)
 local found = job and (kept and reaches(job) and 1 or 0) or (raw ~= '' and 2) or 0
 if found == 0 and count_of('HEXISTS', ASIDE, id) == 1 then found = 3 end
-if found > 1 and within ~= '' then found = 0 end  -- nobody knows its topic
+if found > 1 and within ~= '' then found = 0 end  -- its topic is unknown
 local answer = {now_us, tonumber(type(events) == 'string' and events) or 0, found, ''}
 if found ~= 1 then return answer end
 answer[4] = string.sub(raw, 1, job.body_at - 1)

@@ -1,15 +1,15 @@
 #!lua flags=no-writes
--- Tell which jobs and schedules are known, and how far the shard is: what is not known now ended, if at all, before `now`.
+-- Report which jobs and schedules exist, and the time: a job or schedule that does not exist ended, if at all, before then.
 -- arrows: none
--- returns: {us since the epoch, the word of the shard's stream or an empty string where it tells no events, then for each
---   1 if it has a record, of a job a live one or a tombstone, else 0}
+-- returns: {us since the epoch, the word of the shard's stream, or empty if events are off, then for each id 1 if it has a
+--   record (that of a live job, a tombstone or a schedule), else 0}
 -- fails: never
 -- repeat: yes
 -- include: clock
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local ids = {unpack(ARGV, 2)}  -- strings: the jobs, and `~` with the names of schedules
+local ids = {unpack(ARGV, 2)}  -- strings: ids of jobs, and names of schedules after a `~`
 local events, stream = unpack(redis.call('HMGET', meta, 'events', 'stream'))
 local reply = {string.format('%d', now_us), events and stream or ''}
 for _, id in ipairs(ids) do

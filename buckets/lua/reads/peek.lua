@@ -1,29 +1,29 @@
 #!lua flags=no-writes
--- Look at delayed, reserved or dead jobs, the earliest first over all buckets, or the latest.
+-- Look at delayed, reserved or dead jobs across all buckets, the earliest or the latest first.
 -- arrows: none
--- returns: {more, looked, at, bucket, id, job, record, job, record, …}: 1 if there may be more behind the position (at, bucket,
---   id) that was looked at last; how many entries were looked at; the jobs with their records
+-- returns: {more, looked, at, bucket, id, job, record, job, record, …}: 1 if there may be more after the position (at,
+--   bucket, id) that was looked at last; how many entries were looked at; the jobs with their records
 -- fails: never
 -- repeat: yes
 -- include: peek_job
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: whose jobs
-local state = tonumber(ARGV[3])  -- integer: in which state
-local buckets = tonumber(ARGV[4])  -- integer: how many there are
-local after_at = ARGV[5]  -- string: begin behind this time, or empty for the beginning
-local after_bucket = tonumber(ARGV[6])  -- integer: within that time, begin behind this bucket
-local after_id = ARGV[7]  -- string: within that bucket, begin behind this id
+local topic = ARGV[2]  -- string: the topic of the jobs
+local state = tonumber(ARGV[3])  -- integer: the state of the jobs
+local buckets = tonumber(ARGV[4])  -- integer: the number of buckets
+local after_at = ARGV[5]  -- string: begin after this time, or empty for the beginning
+local after_bucket = tonumber(ARGV[6])  -- integer: within that time, begin after this bucket
+local after_id = ARGV[7]  -- string: within that bucket, begin after this id
 local want = tonumber(ARGV[8])  -- integer: jobs at most
 local room = tonumber(ARGV[9])  -- integer: bytes of records at most, but always one record; empty for records without bodies
-local prefix = ARGV[10]  -- string: only jobs whose ids begin with it
-local back = ARGV[11] == '1'  -- string: 1 for the latest first: "behind" the position is then before it
+local prefix = ARGV[10]  -- string: only jobs whose ids begin with this
+local back = ARGV[11] == '1'  -- string: 1 for the latest first: "after" the position then means before it
 
--- Several sorted sets are read as one, in the order of (time, bucket, id), so that reading can begin behind any position,
+-- Several sorted sets are read as one, in the order of (time, bucket, id), so that reading can begin after any position,
 -- whether its job still exists or not.
 local LOOKED = 80  -- entries that a script looks at: about 0.6 ms, during which pops wait
-local WINDOW = math.ceil(LOOKED / buckets)  -- entries read of a bucket at a time
+local WINDOW = math.ceil(LOOKED / buckets)  -- entries read from a bucket at a time
 
 -- Redis orders members by their bytes; Lua's own comparison would follow the locale.
 local function behind(first, second)
@@ -34,7 +34,7 @@ local function behind(first, second)
   return #first > #second
 end
 
--- How many entries of a set are before the position; those at it count unless the latest come first.
+-- How many entries of a set are before the position; an entry at the position counts, unless the latest come first.
 local function before(number, set)
   if after_at == '' then return back and redis.call('ZCARD', set) or 0 end
   local low = redis.call('ZCOUNT', set, '-inf', '(' .. after_at)
@@ -49,12 +49,12 @@ local function before(number, set)
   return low
 end
 
--- The rank of a set's first entry behind the position.
+-- The rank of a set's first entry after the position.
 local function first_rank(number, set)
   return back and redis.call('ZCARD', set) - before(number, set) or before(number, set)
 end
 
--- Read the next window of a source: a set with the entries that were read of it, the first of which is looked at next.
+-- Read the next window of a source: a set with the entries last read from it, of which the one at `at` is looked at next.
 local function fill(source)
   local read = back and 'ZREVRANGE' or 'ZRANGE'
   source.window = redis.call(read, source.set, source.rank, source.rank + WINDOW - 1, 'WITHSCORES')
@@ -62,7 +62,7 @@ local function fill(source)
   source.time = tonumber(source.window[2])
 end
 
--- A key that another program has turned into something else than a sorted set counts as empty.
+-- A key that another program has turned into anything other than a sorted set counts as empty.
 local function open_source(number, set)
   if redis.call('TYPE', set).ok ~= 'zset' then return {number = number} end
   local source = {number = number, set = set, rank = first_rank(number, set)}

@@ -1,28 +1,29 @@
 #!lua flags=no-writes
 -- Look at the jobs of a ready list, in the order in which pops get them.
 -- arrows: none
--- returns: {more, looked, place, entry, job, record, job, record, …}: 1 if there may be more behind the entry that was looked
---   at last, which stands at the place; how many entries were looked at; the jobs with their records
+-- returns: {more, looked, place, entry, job, record, job, record, …}: 1 if there may be more after the entry that was looked
+--   at last, and its place; how many entries were looked at; the jobs with their records
 -- fails: never
 -- repeat: yes
 -- include: peek_job
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: whose jobs
-local priority = ARGV[3]  -- integer: of which list
-local place = tonumber(ARGV[4])  -- integer: begin behind the entry that stood here
-local entry = ARGV[5]  -- string: that entry, or empty for the front
+local topic = ARGV[2]  -- string: the topic of the jobs
+local priority = ARGV[3]  -- integer: the priority of the list
+local place = tonumber(ARGV[4])  -- integer: begin after the entry that was at this place
+local entry = ARGV[5]  -- string: that entry, or empty to begin at the front
 local want = tonumber(ARGV[6])  -- integer: jobs at most
 local room = tonumber(ARGV[7])  -- integer: bytes of records at most, but always one record; empty for records without bodies
-local prefix = ARGV[8]  -- string: only jobs whose ids begin with it
+local prefix = ARGV[8]  -- string: only jobs whose ids begin with this
 local WINDOW = 80  -- entries looked at
-local SEARCHED, SHIFTED = 3000, 150  -- entries searched for the one to begin behind; how far that may have moved back
+local SEARCHED, SHIFTED = 3000, 150  -- entries searched for `entry`; how far it may have moved back
 local list = READY .. priority .. ':' .. topic
 if redis.call('TYPE', list).ok ~= 'list' then return {0, 0, place, entry} end  -- empty, or not a list of ours
 
--- Since the last page, pops have moved the entry towards the front, or popped it and all before it. (Jobs given back to the
--- front may have moved it back: then some are seen again.) Second value: whether the search must go on.
+-- Since the last page, pops may have moved the entry towards the front, or popped it and all entries before it. (Jobs
+-- returned to the front may have moved it back: then some are seen again.) The second value is true if the search must
+-- continue.
 local function first_place()
   if entry == '' then return 0 end
   local last = math.min(place, redis.call('LLEN', list)) + SHIFTED

@@ -1,20 +1,20 @@
 #!lua flags=no-writes
 -- Read the figures of topics: their counts, since when the oldest ready job has waited, and the histogram of due times.
 -- arrows: none
--- returns: {now in ms, row, …}: a row for each topic, or one for all of them; a row is {since when the oldest ready job has been
---   ready or 0, {field, count, …}, {bin, count, …}, {topic, …}, {ms, …}}: the topics whose histograms are too large to be read
---   here, and since when the first ready jobs have been ready; in the place of a row false, where another program's data are
---   under the topic's key
+-- returns: {now in ms, row, …}: a row for each topic, or one for all of them. A row is {since when the oldest ready job has
+--   been ready or 0, {field, count, …}, {bin, count, …}, {topic, …}, {ms, …}}, where the topics are those whose histograms
+--   are too large to be read here, and the ms are since when the first ready jobs have been ready. A row is false if another
+--   program's data is under the topic's key
 -- fails: never
 -- repeat: yes
 -- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local sum = ARGV[2] == '1'  -- whether the topics are added up
-local whole_bins = tonumber(ARGV[3])  -- integer: bins of a histogram that is read here, at most; -1: none is
-local first = tonumber(ARGV[4])  -- integer: how many of a topic's ready jobs have their times returned, the first ones
-local topics = {unpack(ARGV, 5)}  -- strings: which
+local whole_bins = tonumber(ARGV[3])  -- integer: the most bins of a histogram that is read here, or -1 to read none
+local first = tonumber(ARGV[4])  -- integer: how many of a topic's first ready jobs have their times returned
+local topics = {unpack(ARGV, 5)}  -- strings: the topics
 
 -- Since when an entry's job has been ready, or nil for a stale entry. The record is not parsed: there may be many.
 local function since(topic, entry)
@@ -26,7 +26,7 @@ local function since(topic, entry)
   return is_valid and string.sub(raw, length + 1, length + size) == topic and next_ms or nil
 end
 
--- At most so many ready jobs are looked at one by one until all were found: that takes less than a look into each list.
+-- Up to this many ready jobs are looked at one by one until all are found, which is cheaper than a look into each list.
 local FEW = math.max(4, first)
 -- Most topics have only jobs of the default priority.
 local USUAL_FIRST, BY_PRIORITY = {4, 9, 8, 7, 6, 5, 3, 2, 1, 0}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}
@@ -34,7 +34,7 @@ local USUAL_FIRST, BY_PRIORITY = {4, 9, 8, 7, 6, 5, 3, 2, 1, 0}, {9, 8, 7, 6, 5,
 local function oldest_in(topic, number_ready, times)
   local oldest, found = 0, 0
   for _, priority in ipairs(number_ready > FEW and BY_PRIORITY or USUAL_FIRST) do
-    -- A few entries are enough: those that a pop would meet first. Behind many stale ones the age is unknown.
+    -- A few entries are enough: those that a pop would meet first. After many stale ones, the age is unknown.
     for _, entry in ipairs(redis.pcall('LRANGE', READY .. priority .. ':' .. topic, 0, 19)) do
       local at = since(topic, entry)
       if at then
@@ -42,7 +42,7 @@ local function oldest_in(topic, number_ready, times)
         found = found + 1
         if #times < first then times[#times + 1] = at end
         if found == number_ready then return oldest end
-        -- The first of a list is its oldest, unless an unpop put it there.
+        -- The first job of a list is its oldest, unless an unpop put it there.
         if number_ready > FEW and #times == first then break end
       end
     end
@@ -61,7 +61,7 @@ end
 local function read(topic)
   local counts = redis.pcall('HGETALL', COUNTS .. topic)
   if counts.err and not sum then return false end
-  if counts.err then counts = {} end  -- a key of another program: the next move replaces it
+  if counts.err then counts = {} end  -- another program's key: the next move replaces it
   local bins, large = {}, {}
   local size = whole_bins < 0 and 0 or redis.pcall('HLEN', DUE .. topic)
   if type(size) == 'number' and size > 0 then
@@ -72,7 +72,7 @@ local function read(topic)
   return {number_ready ~= 0 and oldest_in(topic, number_ready, times) or 0, counts, bins, large, times}
 end
 
--- Another program's numbers count as none, until `fsck` puts them right.
+-- Another program's values count as 0, until `fsck` corrects them.
 local function add(sums, flat)
   for at = 1, #flat, 2 do
     local number = string.match(flat[at + 1], '^%-?%d+$')

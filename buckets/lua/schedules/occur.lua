@@ -1,26 +1,27 @@
 #!lua
 -- Make the occurrences of schedules whose time has come, and set the next time of each.
 -- arrows: none -> delayed, none -> ready
--- returns: a list, for each schedule {next, outcome, …}: its next time (ms), 0 for none, -1 if it is not as the caller has read
---   it, and nothing was done; the outcome of each time: made; there, as it was made before and is not forgotten; skipped, as the
---   last one is not done; blocked by another job with its id; full, as a topic has all the jobs that it may have, and what
---   follows has to wait
+-- returns: a list: for each schedule {next, outcome, …}: its next time (ms), 0 for none, or -1 if the schedule has changed
+--   since the caller read it and nothing was done; and the outcome for each time: made; there, if the occurrence was made
+--   before and is not forgotten; skipped, because the last one is not done; blocked by another job with its id; or full, if a
+--   topic has as many jobs as it may have, so that the times from this one on must wait
 -- fails: never
 -- repeat: yes
 -- include: clock indexes planned_writes record moves append events schedules pending_jobs
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local bucket = tonumber(ARGV[3])  -- integer: the bucket of the occurrences
 local met = ARGV[4]  -- integer: the bucket in which the timer met the entries
 local plans = {unpack(ARGV, 5)}  -- strings: for each schedule name, revision, next as read, next, skips, copies, times, body;
 -- for each copy suffix, most, front; for each time ms, due
--- No name twice. Skips: 1 if an occurrence is skipped while the last one is delayed, ready or reserved, else 0. Copies: one
--- job, or one in each topic of a virtual topic. Suffix: what its id has behind name, `@` and ms. Most and front as in add.lua.
--- Times and when their jobs are due in ms since the epoch.
+-- No name occurs twice. Skips: 1 if an occurrence is skipped while the last one is delayed, ready or reserved, else 0.
+-- Copies: how many follow, one for a topic, or one for each topic of a virtual topic. Times: how many follow. Suffix: what
+-- follows the name, `@` and ms in the id of the copy. Most and front are as in add.lua. Times and due times are in ms since
+-- the epoch.
 
-local LOOKED_AT = 4  -- occurrences of before, at each one made: so those that are done are forgotten faster than others come
+local LOOKED_AT = 4  -- earlier occurrences at a time: so those that are done are forgotten faster than new ones are made
 
 local function read_plan(at)
   local wanted = {name = plans[at], revision = tonumber(plans[at + 1]), seen = tonumber(plans[at + 2]),
@@ -45,7 +46,7 @@ end
 
 -- Whether the last occurrence, or a copy of it, is delayed, ready or reserved.
 local function overlaps(schedule, wanted)
-  if schedule.made then return true end  -- just now
+  if schedule.made then return true end  -- made just now
   local id = schedule.name .. '@' .. whole(schedule.last)
   if is_up_to(id, reserved) then return true end
   for _, copy in ipairs(wanted.copies) do
@@ -94,7 +95,7 @@ local function make(schedule, wanted, time)
   return 'made'
 end
 
--- Those of some occurrences of before that are not live.
+-- Those of a few earlier occurrences that are no longer live.
 local function done_before(schedule)
   local done = {}
   for _, each in ipairs(schedule.made and index('ZRANDMEMBER', OCCURRENCES .. schedule.name, LOOKED_AT) or {}) do
@@ -103,7 +104,7 @@ local function done_before(schedule)
   return done
 end
 
--- Plan what a schedule wants; returns its answer, and the schedule unless it is not the one that was read.
+-- Plan the occurrences of a schedule; returns its answer, and the schedule as it is stored, or nil if there is none.
 local function occur(wanted)
   local schedule = read_schedule(wanted.name)
   if not schedule or schedule.revision ~= wanted.revision or schedule.next ~= wanted.seen then return {-1}, schedule end
@@ -132,7 +133,7 @@ local function keep(name, schedule)
   if told then append(told, SCHEDULE .. name, string.rep('\0', 7) .. schedule_head(schedule)) end
 end
 
--- One entry tells of the jobs and of the schedules, so that a journal never has one without the other.
+-- One entry records both the jobs and the schedules, so that a journal never has one without the other.
 local function keep_all(entries)
   for _, entry in ipairs(entries) do keep(entry.name, entry.schedule) end
   if told then tell_all(VERB_OCCUR, 0) end

@@ -1,19 +1,19 @@
 #!lua
--- Put a schedule of a journal back as it was, unless what there is of its name is not what the caller has seen.
+-- Restore a schedule from a journal, unless the schedule of that name is not the one that the caller has seen.
 -- arrows: none
 -- returns: 1, or 0 if nothing was done
 -- fails: never
 -- repeat: yes
 -- include: indexes events append schedules
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local id = ARGV[3]  -- string: the name of the schedule
-local seen = tonumber(ARGV[4])  -- integer: the revision of the one that it takes the place of, 0 for none
-local bucket = tonumber(ARGV[5])  -- integer: for the entry of a new one
+local seen = tonumber(ARGV[4])  -- integer: the revision of the schedule that it replaces, 0 for none
+local bucket = tonumber(ARGV[5])  -- integer: the bucket for the entry of a new schedule
 local record = ARGV[6]  -- string: its record
-local occurrences = {unpack(ARGV, 7)}  -- strings: ms, the end of the id, … of those of its occurrences that may be live
+local occurrences = {unpack(ARGV, 7)}  -- strings: ms, the end of the id, … for each occurrence that may be live
 local old, schedule = read_schedule(id), parse_schedule(id, record)
 if not schedule or (old and old.revision or 0) ~= seen then return 0 end
 schedule.bucket, schedule.last = old and old.bucket or bucket, math.max(schedule.last, old and old.last or 0)

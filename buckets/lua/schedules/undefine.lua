@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Remove a schedule; the occurrences that were made stay, and forget_occurrences.lua tells which may be live.
+-- Remove a schedule; the occurrences that were made stay, and forget_occurrences.lua returns those that may be live.
 -- arrows: none
--- returns: {result, last}: removed, or changed if nothing was done because of a newer definition; when the last one was (ms)
+-- returns: {result, last}: removed, or changed if nothing was done because of a newer definition; the last occurrence (ms)
 -- fails: NOT_FOUND
 -- repeat: no
 -- include: indexes events append schedules
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
 local id = ARGV[3]  -- string: the name of the schedule
 local seen = tonumber(ARGV[4])  -- integer: the revision that the caller has read
 local schedule = read_schedule(id)

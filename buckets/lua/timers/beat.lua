@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Take and keep the locks of a shard's timers that this instance wants, and give up the others that it holds.
+-- Acquire and keep the locks of those of a shard's timers that this instance wants, and release the others that it holds.
 -- arrows: none
--- returns: for each bucket 1 if this instance holds its lock now; then the fields events and touches of the settings, or empty;
---   and 1 if there is a stream of events, else 0
+-- returns: for each bucket 1 if this instance now holds its lock, else 0; then the fields events and touches of the settings,
+--   or empty; and 1 if there is a stream of events, else 0
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local token = ARGV[1]  -- string: of this instance
+local never = KEYS[2]  -- none: declared, but the key never exists
+local token = ARGV[1]  -- string: the token of this instance
 local lease = ARGV[2]  -- integer: ms until a lock expires
-local wanted = ARGV[3]  -- string: for each bucket 1 or 0
+local wanted = ARGV[3]  -- string: for each bucket 1 if its lock is wanted, else 0
 local living = {unpack(ARGV, 4)}  -- strings: the tokens of the instances that keep their locks
 local locks = {}
 for number = 1, #wanted do locks[number] = LOCK .. (number - 1) end

@@ -6,7 +6,7 @@
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local signed = redis.pcall('ZRANGE', MEMBERS, 0, -1, 'WITHSCORES')
 local found = {}
 local function text(reply) return type(reply) == 'string' and reply or '' end

@@ -1,30 +1,31 @@
 #!lua flags=allow-oom
 -- Sign in as a live instance, and remove the members that have not signed in for too long.
 -- arrows: none
--- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); 1 if this
---   instance was no member before, else 0; the version of the records of tokens, or empty; the fields events and touches of the
---   settings, or empty; 1 if there is a stream of events, else 0; the tokens of the members, including this one
+-- returns: now (us); the ms until the next member would be removed if it does not sign in again (-1 if none would be soon); 1
+--   if this instance was not a member before, else 0; the version of the records of tokens, or empty; the fields events and
+--   touches of the settings, or empty; 1 if there is a stream of events, else 0; the tokens of the members, including this
+--   one
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 -- include: clock
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local token = ARGV[1]  -- string: of this instance
+local never = KEYS[2]  -- none: declared, but the key never exists
+local token = ARGV[1]  -- string: the token of this instance
 local life = tonumber(ARGV[2])  -- integer: ms for which an instance counts as live after it signed in
-local apart = tonumber(ARGV[3])  -- integer: ms; a member that signed in at most this long before our own last time is kept
+local apart = tonumber(ARGV[3])  -- integer: ms; a member is kept if it signed in within this time of our own last sign-in
 local now = ARGV[4]  -- integer: us since the epoch, or empty for Redis's clock
 local versioned = ARGV[5]  -- integer: 1 if the version of the records of tokens (write_tokens.lua) is asked for, else 0
 local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the list outlives its last member, and how often its expiry is renewed
 local signed = redis.pcall('ZRANGE', MEMBERS, 0, -1, 'WITHSCORES')
-local foreign = signed.err ~= nil  -- a key of another program in its place would stop all timers
+local foreign = signed.err ~= nil  -- another program's key in the place of the list would stop all timers
 if foreign then signed = {} end
 local at = {}
 for place = 1, #signed, 2 do at[signed[place]] = tonumber(signed[place + 1]) end
 local own = at[token]
--- (The beats of the locks check the other shards.)
+-- (For the other shards, beat.lua checks this.)
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
--- Whether a member has been silent since well before we signed in last. If not, Redis stood still, or another Redis took its
--- place: nobody could sign in then, and whoever came first would find all others dead.
+-- Whether a member was already silent well before our own last sign-in. If not, Redis stood still or was replaced by another
+-- Redis: nobody could sign in then, and the first instance to do so again would find all others dead.
 local function silent(ms) return not own or math.abs(own - ms) > apart end
 local living, gone, soonest = {token}, {}, -1
 for other, ms in pairs(at) do
@@ -39,10 +40,10 @@ end
 if foreign then redis.call('DEL', MEMBERS) end
 if #gone > 0 then
   redis.call('ZREM', MEMBERS, unpack(gone))
-  redis.pcall('HDEL', CARDS, unpack(gone))  -- what another program put in their place must not stop timers
+  redis.pcall('HDEL', CARDS, unpack(gone))  -- another program's key in the place of the cards must not stop timers
 end
 redis.call('ZADD', MEMBERS, now_ms, token)
--- (A second long each time: our last signature may come from `sign_again` (members.py), which does not renew it.)
+-- (The second is a margin: our last sign-in may come from `sign_again` (members.py), which does not renew the expiry.)
 if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
   redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end

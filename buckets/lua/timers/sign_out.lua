@@ -5,7 +5,7 @@
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local token = ARGV[1]  -- string: of this instance
+local never = KEYS[2]  -- none: declared, but the key never exists
+local token = ARGV[1]  -- string: the token of this instance
 redis.pcall('ZREM', MEMBERS, token)
 redis.pcall('HDEL', CARDS, token)

@@ -6,17 +6,17 @@
 -- repeat: no
 -- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local kept = tonumber(ARGV[2])  -- integer: ms for which the figures of all topics together are kept
-local kept_by_topic = tonumber(ARGV[3])  -- integer: ms for which those of a topic are kept
+local kept_by_topic = tonumber(ARGV[3])  -- integer: ms for which the figures of a topic are kept
 local most = tonumber(ARGV[4])  -- integer: topics that may have figures of their own at a time
-local counted = {unpack(ARGV, 5)}  -- strings: for each topic, empty for all together: topic, fields, field, number, …
-local MARGIN = 120000  -- ms longer: who asks for the first of the minutes that are kept gets all of it
+local counted = {unpack(ARGV, 5)}  -- strings: for each topic: topic (empty for all together), how many fields, field, number, …
+local MARGIN = 120000  -- extra ms, so that the first of the minutes that are kept can still be read completely
 local minute = FIGURES .. whole(math.floor(now_ms / 60000))
 
--- Whether a topic may have figures of its own: it has some, or there is room for one more, or the oldest ones have ended. So
--- their memory is bounded, whichever topics each process knows.
+-- Whether a topic may have figures of its own: it already has some, or there is room for one more topic, or the figures of
+-- the oldest topic have expired. This bounds their memory, whichever topics each process knows.
 local function has_room(topic)
   if not index('ZSCORE', FIGURED, topic) and index('ZCARD', FIGURED) >= most then
     local oldest = index('ZRANGE', FIGURED, '0', '0', 'WITHSCORES')

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- Forget topics that have had no job for a long time. A topic that has jobs is in use.
 -- arrows: none
--- returns: {looked, forgotten}: how many topics
+-- returns: {looked, forgotten}: how many topics were looked at, and how many of them were forgotten
 -- fails: never
 -- repeat: yes
 -- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local idle = tonumber(ARGV[2])  -- integer: ms
+local idle = tonumber(ARGV[2])  -- integer: ms without a job after which a topic is forgotten
 local page = ARGV[3]  -- integer: topics at most
 
--- A pause may be over before Redis removes it.
+-- A pause may be over before Redis removes its key.
 local function in_use(topic)
   local ends = redis.pcall('GET', PAUSED .. topic)
   local is_over = type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or now_ms + 1) <= now_ms

@@ -6,11 +6,11 @@
 -- repeat: yes
 -- include: indexes planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local topic = ARGV[3]  -- string: whose jobs
-local priority = ARGV[4]  -- integer: of which list
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local topic = ARGV[3]  -- string: the topic of the jobs
+local priority = ARGV[4]  -- integer: the priority of the list
 local begun = tonumber(ARGV[5])  -- integer: ms since the epoch; a job created later stays
 local page = tonumber(ARGV[6])  -- integer: entries at most
 local list = READY .. priority .. ':' .. topic
@@ -22,9 +22,9 @@ for _, entry in ipairs(entries) do
   if job and job.state == ready and job.number == tonumber(number) then
     seen[id] = true
     if job.created > begun then
-      table.insert(kept, 1, entry)  -- given back to the front, it may stand before older ones
+      table.insert(kept, 1, entry)  -- a job that was returned to the front may precede older ones
     else
-      job.keeps_body = nil  -- to free memory is its purpose
+      job.keeps_body = nil  -- the purge must free memory
       entomb(job, deleted)
       purged = purged + 1
     end

@@ -5,9 +5,9 @@
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local topic = ARGV[1]  -- string: whose figures; empty: those of all topics together
-local first = tonumber(ARGV[2])  -- integer: the first minute since the epoch
+local never = KEYS[2]  -- none: declared, but the key never exists
+local topic = ARGV[1]  -- string: the topic, or empty for all topics together
+local first = tonumber(ARGV[2])  -- integer: the first minute, counted since the epoch
 local last = tonumber(ARGV[3])  -- integer: the last one
 local behind = topic == '' and '' or ':' .. topic
 local found = {}

@@ -6,10 +6,10 @@
 -- repeat: yes
 -- include: clock events
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local by = ARGV[2]  -- string: who makes the moves, for their events
-local topic = ARGV[3]  -- string: which
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local topic = ARGV[3]  -- string: the topic
 local ends = redis.pcall('GET', PAUSED .. topic)
 local was = redis.call('DEL', PAUSED .. topic)
 if type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or 0) <= now_ms then was = 0 end

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
 -- Check which leases still hold: their jobs are reserved, and were not delivered again since.
 -- arrows: none
--- returns: a list, for each job 1 or 0
+-- returns: a list: for each job 1 or 0
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local leases = {unpack(ARGV, 1)}  -- strings: id, lease, …
 local held, last = {}, string.format('%d', LONG - 1)
 

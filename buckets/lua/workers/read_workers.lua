@@ -5,7 +5,7 @@
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
+local never = KEYS[2]  -- none: declared, but the key never exists
 local living = redis.pcall('ZRANGE', MEMBERS, 0, -1)
 local reports = {}
 for _, token in ipairs(living) do

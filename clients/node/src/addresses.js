@@ -1,4 +1,4 @@
-/** The addresses of the service: to which a request goes, and which are left out for a while after a failure. */
+/** The addresses of the service: chooses one for each request, and skips an address for a while after a failure. */
 import { JobQueueError, UnreachableError, subjectOf } from './errors.js';
 import { Transport } from './http.js';
 import { encode } from './json.js';
@@ -11,7 +11,7 @@ import { Token } from './token.js';
 const OUT_MS = 5_000; // doubled with each failure in a row
 const LONGEST_OUT_MS = 60_000;
 
-/** The arguments of a constructor as its addresses and its other options. */
+/** Turns the arguments of a constructor into its addresses and its other options. */
 export function connected(first, second) {
   const { urls, timeout_s = 10, connect_timeout_s = 3, headers = {}, ...rest } = addressed(first, second);
   const limits = { timeout_s, connect_timeout_s, headers };
@@ -48,7 +48,7 @@ class Addresses {
   }
 }
 
-/** The attempts of one request, each at the best address: one that is not left out, and not the one that just failed. */
+/** The attempts of one request, each at the best address: preferably one that is neither skipped nor already tried. */
 class Route {
   #all;
   #attempts = 0;
@@ -59,7 +59,7 @@ class Route {
   }
 
   /**
-   * One attempt: the answer to a command, or the answers to an array of them, refusals among them.
+   * Makes one attempt. Returns the answer to a command, or the answers, including refusals, to an array of commands.
    * @throws {JobQueueError}
    */
   async ask(asked, signal) {
@@ -68,7 +68,7 @@ class Route {
     return address.ask(asked, signal);
   }
 
-  /** Whether the next attempt needs no pause: the address was at fault, and another one was not tried yet. */
+  /** Whether the next attempt needs no pause, as the address was at fault and another one has not been tried yet. */
   hasAnother(error) {
     return isAway(error) && this.#tried.size < this.#all.length;
   }
@@ -80,7 +80,7 @@ class Route {
   }
 }
 
-/** One address, and whether it is left out. */
+/** One address, and whether it is skipped. */
 class Address {
   #transport;
   #failures = 0; // in a row
@@ -107,7 +107,7 @@ class Address {
     }
   }
 
-  /** The time for which it is left out from now on, in ms. */
+  /** How much longer the address is skipped, in ms. */
   outFor(now) {
     return Math.max(0, this.#out_until - now);
   }
@@ -116,7 +116,7 @@ class Address {
     this.#transport.close();
   }
 
-  /** The end of a request. One that began before the last failure says nothing new: all in flight fail together. */
+  /** Notes a result, unless the request began before the last failure: all requests in flight fail together. */
   #note(away, begun) {
     if (begun <= this.#failed_at) return;
     this.#failures = away ? this.#failures + 1 : 0;

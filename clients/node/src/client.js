@@ -6,7 +6,7 @@ import { jobOf, jobsOf } from './reply.js';
 import { isSafe, mayRepeat } from './retry.js';
 import { Tries } from './tries.js';
 
-/** With these in `if_exists`, an add without a body keeps the one that there is. */
+/** With these in `if_exists`, an add without a body keeps the existing one. */
 const KEEP_BODY = new Set(['later', 'sooner']);
 
 /**
@@ -33,7 +33,7 @@ export class Client {
     return this.#call('add', options, { topic });
   }
 
-  /** Adds a job again and again: `every` so many seconds, or by `cron` in a `zone`. */
+  /** Adds a job repeatedly: every `every` seconds, or by `cron` in a time `zone`. */
   async schedule(name, topic, body, options) {
     if (body === undefined) throw new TypeError('the body must not be undefined');
     return this.#call('schedule', options, { name, topic, body });
@@ -49,13 +49,13 @@ export class Client {
     return this.#call('schedules', options);
   }
 
-  /** A job, or null. `topic`: one topic, or an array of them in the order in which they are tried. */
+  /** Returns a job, or null. `topic`: one topic, or an array of topics in the order in which they are tried. */
   async pop(topic, options) {
     const answer = await this.#call('pop', options, topicsOf(topic));
     return answer.id === null ? null : jobOf(answer);
   }
 
-  /** Up to `count` jobs. */
+  /** Returns up to `count` jobs. */
   async popMany(topic, count, options) {
     if (count == null) throw new TypeError('popMany needs a count');
     const answer = await this.#call('pop', options, { ...topicsOf(topic), count });
@@ -111,7 +111,7 @@ export class Client {
     return this.#call('peek', options, { topic });
   }
 
-  /** Without a topic, it begins a search in the background: see operation. */
+  /** Without a topic, this begins a search in the background: see operation(). */
   find(prefix, topic, options) {
     return this.#call('find', options, { prefix, topic });
   }
@@ -156,12 +156,12 @@ export class Client {
     return this.#call('purge', options, { topic });
   }
 
-  /** Plans, starts, pauses, resumes, cancels, gets or lists operations, as `action` says: what the command calls `do`. */
+  /** Plans, starts, pauses, resumes, cancels, gets or lists operations, as `action` (the command's `do`) says. */
   operation(action, options) {
     return this.#call('operation', options, { do: action });
   }
 
-  /** Ends the waiting pops of this worker now, with what they have found. */
+  /** Ends the waiting pops of this worker now, with the jobs that they have found. */
   leave(worker, options) {
     return this.#call('leave', options, { worker });
   }
@@ -186,7 +186,7 @@ export class Client {
     return this.#call('token', options, { action });
   }
 
-  /** Several commands in one request. Gives each one's answer, or its JobQueueError, which is not thrown. */
+  /** Sends several commands in one request. Returns each one's answer, or its JobQueueError, which is not thrown. */
   async batch(commands, { signal } = {}) {
     checkCommands(commands);
     if (commands.length === 0) return [];
@@ -215,7 +215,7 @@ export class Client {
     return new Tries(this.#addresses.route(), this.#retry_for_s);
   }
 
-  /** The answer to a command, or the answers to an array of them, refusals among them; retried where that is safe. */
+  /** Returns the answer to a command, or the answers, including refusals, to an array; retries if that is safe. */
   async #send(asked, tries, signal) {
     const safe = Array.isArray(asked) ? asked.every(isSafe) : isSafe(asked);
     for (;;) {
@@ -228,7 +228,7 @@ export class Client {
     }
   }
 
-  /** The open members of a batch. An error becomes the result of each, so that the others' answers are not lost. */
+  /** Sends members of a batch again. An error becomes the result of each, so that the others' answers are not lost. */
   async #sendAgain(asked, tries, signal) {
     try {
       return await this.#send(asked, tries, signal);
@@ -239,10 +239,10 @@ export class Client {
   }
 }
 
-/** A back-off as text, in the form of the command line and of Spark: `15,30`. */
+/** A back-off as text, as on the command line and in Spark: `15,30`. */
 const LADDER = /^\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*$/;
 
-/** The fields that are times, those of a filter among them. */
+/** The fields that are times, including those of a filter. */
 const TIMES = [
   'at', 'from', 'start', 'since', 'until',
   'died_from', 'died_to', 'due_from', 'due_to', 'created_from', 'created_to',
@@ -266,12 +266,12 @@ function topicsOf(topic) {
   return Array.isArray(topic) ? { topics: topic } : { topic };
 }
 
-/** The fields that name a job; a popped one brings its lease. */
+/** The fields that name a job; a popped job includes its lease. */
 function delivery(job) {
   return typeof job === 'object' ? { id: job.id, lease: job.lease } : { id: job };
 }
 
-/** Whether a member of a batch is to be sent again. */
+/** Whether a member of a batch must be sent again. */
 function isOpen(result, command) {
   return result instanceof JobQueueError && mayRepeat(result, isSafe(command));
 }

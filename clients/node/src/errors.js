@@ -10,7 +10,7 @@ export class JobQueueError extends Error {
 
 /**
  * No answer from a job queue: no connection, a time-out, a broken connection, or a proxy's error page.
- * `maybe_done`: the service may have executed the command nevertheless. `status`: that of the proxy's page, or null.
+ * `maybe_done`: true if the service may still have executed the command. `status`: the proxy's HTTP status, or null.
  */
 export class UnreachableError extends JobQueueError {
   constructor(message, { maybe_done, status = null, retry_after = null, cause }) {
@@ -43,7 +43,7 @@ export class BadHttpError extends RefusedError {}
 export class TooLargeError extends RefusedError {}
 export class UnauthorizedError extends RefusedError {}
 
-/** The token lacks the `right`, or does not reach the `topic`; null where that is not the reason. */
+/** The token lacks the `right`, or may not access the `topic`; each is null if it is not the reason. */
 export class ForbiddenError extends RefusedError {
   constructor(answer, ...about) {
     super(answer, ...about);
@@ -69,7 +69,7 @@ export class UnavailableError extends RefusedError {}
 export class ShuttingDownError extends RefusedError {}
 export class InternalError extends RefusedError {}
 
-/** For each code its class, and its HTTP status, which the members of a batch do not carry. */
+/** The class of each code, and its HTTP status, which the members of a batch do not carry. */
 const CODES = {
   __proto__: null,
   BAD_JSON: [BadJsonError, 400],
@@ -101,22 +101,22 @@ const CODES = {
 
 /**
  * The error for a refusal.
- * @param {object|object[]} command the one that was refused; when all of a batch was: the batch
- * @param {number} [status] with `retry_after`: those of the HTTP reply; members of a batch have their own
+ * @param {object|object[]} command the refused command, or the whole batch if that was refused
+ * @param {number} [status] like `retry_after` from the HTTP reply; neither is passed for a member of a batch
  */
 export function refusal(answer, command, status = null, retry_after = null) {
   const [ErrorClass, usualStatus] = CODES[answer.code] ?? [RefusedError, null];
   return new ErrorClass(answer, status ?? usualStatus, retry_after, command);
 }
 
-/** The message: the command, what it is about, the service's sentence, and the job's state if that does not name it. */
+/** The message: the command, its subject, the service's sentence, and the job's state unless the sentence has it. */
 function told({ error, code, state }, command) {
   const said = String(error ?? code ?? 'refused');
   const ofState = state == null || said.includes(state) ? '' : ` (the job is ${state})`;
   return `${subjectOf(command)}${said}${ofState}`;
 }
 
-/** `delete ord-7: `; nothing for a command without a job, schedule or topic, or a batch. */
+/** Such as `delete ord-7: `; empty for a batch, and for a command without a job, schedule or topic. */
 export function subjectOf({ command, id, name, topic, topics } = {}) {
   const about = id ?? name ?? topic ?? (Array.isArray(topics) ? topics.join(', ') : null);
   return about == null || command == null ? '' : `${command} ${about}: `;

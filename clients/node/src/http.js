@@ -1,4 +1,4 @@
-/** HTTP requests over keep-alive connections. Knows no commands and retries nothing; failures say how far they got. */
+/** HTTP requests over keep-alive connections. Knows no commands and retries nothing; a failure says how far it got. */
 import { setMaxListeners } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
@@ -17,13 +17,13 @@ export class Transport {
   #target;
   #url;
   #address;
-  #isKnown; // that the scheme of the URL is right
+  #isKnown; // whether an answer has shown that the scheme of the URL is right
   #headers;
   #token;
   #timeout_ms;
   #connect_timeout_ms;
 
-  /** @param {{url: URL, token: Token, tls: object}} options valid ones */
+  /** @param {{url: URL, token: Token, tls: object}} options already validated */
   constructor({ url, timeout_s, connect_timeout_s, headers, token, tls }) {
     this.#module = url.protocol === 'https:' ? https : http;
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS, ...(this.#module === https && tls) });
@@ -39,8 +39,8 @@ export class Transport {
   }
 
   /**
-   * Sends a request and reads its reply: `{status, retry_after, text}`. If the token is refused, and its file has
-   * another one by now, the request is sent again with that.
+   * Sends a request and reads its reply: `{status, retry_after, text}`. If the token is refused, and its file now holds
+   * another one, the request is sent again with the new token.
    * @param {string} text the body
    * @param {number} wait_s seconds for which the service may wait before it answers
    * @param {AbortSignal} [signal] an abort closes the connection; the promise is rejected with the signal's reason
@@ -77,7 +77,7 @@ export class Transport {
     return answer;
   }
 
-  /** Whether a connection broke because the port wants TLS. */
+  /** Whether a connection broke because the port expects TLS. */
   async #isTls({ cause, maybe_done }) {
     return maybe_done && cause && !this.#isKnown && speaksTls(this.#address, timerMs(this.#connect_timeout_ms));
   }
@@ -88,10 +88,10 @@ export class Transport {
   }
 }
 
-/** Where to send commands. (Node 18 takes the result of urlToHttpOptions for a URL, and ignores our path.) */
+/** Where to send commands. (Node 18 mistakes the result of urlToHttpOptions for a URL, and ignores our path.) */
 function targetOf(url) {
   return {
-    hostname: url.hostname.replace(/^\[|\]$/g, ''), // of an IPv6 address
+    hostname: url.hostname.replace(/^\[|\]$/g, ''), // the brackets of an IPv6 address
     port: url.port,
     path: `${url.pathname.replace(/\/+$/, '')}/command`,
     auth: url.username ? decodeURIComponent(`${url.username}:${url.password}`) : undefined,
@@ -115,7 +115,7 @@ class Exchange {
     this.#resolve = resolve;
     this.#reject = reject;
     this.#timer = setTimeout(this.#late, timerMs(limits.connect_ms));
-    // Any number of requests may share a signal: each takes its listener away, so Node need not warn of a leak.
+    // Any number of requests may share a signal: each removes its listener, so Node need not warn of a leak.
     if (signal instanceof EventTarget) setMaxListeners(0, signal);
     signal?.addEventListener('abort', this.#aborted);
     request.on('socket', this.#given);

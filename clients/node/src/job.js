@@ -12,7 +12,7 @@ export class Job {
     this.due = answer.due;
     /** When it became ready again, in unix seconds; null on its first delivery. */
     this.ready = answer.ready ?? null;
-    /** When it was added, in unix seconds: with its id, this names its life; null from an older service. */
+    /** When it was added, in unix seconds; this and the id identify a life of the job. Null from an older service. */
     this.created = answer.created ?? null;
     this.ttr = answer.ttr;
     this.headers = answer.headers;

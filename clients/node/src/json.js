@@ -1,6 +1,6 @@
 /**
- * JSON as sent: what JSON.stringify makes of a value, undefined included (dropped from an object, null in an array), but
- * strict where it would silently change what is there.
+ * JSON as sent: what JSON.stringify makes of a value, including undefined (dropped from an object, null in an array),
+ * but with an error where JSON.stringify would silently change a value.
  */
 
 // The escape that JSON.stringify writes for a lone surrogate, after an even number of backslashes.
@@ -8,7 +8,7 @@ const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
 
 /**
  * The JSON of a value.
- * @throws {TypeError} for a value that JSON cannot represent: NaN, a function, a BigInt, bytes, a Map, a lone surrogate, …
+ * @throws {TypeError} for what JSON cannot represent: NaN, a function, a BigInt, bytes, a Map, a lone surrogate, …
  */
 export function encode(value) {
   const text = JSON.stringify(value, faithful);
@@ -18,7 +18,7 @@ export function encode(value) {
   return text;
 }
 
-/** A replacer for JSON.stringify: keeps undefined and what JSON can represent, and throws for anything else. */
+/** A replacer for JSON.stringify: keeps undefined and values that JSON can represent, and throws for others. */
 function faithful(key, value) {
   if (value === undefined) return value;
   const given = this[key]; // before toJSON, which turns an invalid Date into null and a Buffer into an object

@@ -1,8 +1,8 @@
-/** Options, validated before anything else happens: the error names the invalid one. */
+/** Options, which are validated before anything else happens: the error names the invalid option. */
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import { inspect } from 'node:util';
 
-/** @throws {TypeError} for an option that remains once all known ones are taken out */
+/** @throws {TypeError} for an option that remains after all known ones were removed */
 export function checkNoneIsLeft(options) {
   const [name] = Object.keys(options);
   if (name !== undefined) throw new TypeError(`unknown option ${name}`);
@@ -17,8 +17,8 @@ export function checkSeconds(name, value, { positive = false, most = Infinity } 
 const SINGLE = "url must be a single URL; for several, use the option urls: ['http://one', 'http://two']";
 
 /**
- * The arguments of a constructor, `(url, options)` or `(options)` with `url` or `urls`, as `{urls, ...options}`, with the
- * URLs parsed.
+ * The arguments of a constructor, `(url, options)` or `(options)` with `url` or `urls`, as `{urls, ...options}`, with
+ * parsed URLs.
  */
 export function addressed(first, second) {
   if (typeof first === 'string' || first instanceof URL) return addressed({ ...second, ...only(second, first) });
@@ -38,7 +38,7 @@ export function addressed(first, second) {
   return { urls: [...new Map(checked.map((each) => [each.href, each])).values()], ...options };
 }
 
-/** The first argument as the option `url`, which the second one must not have, too. */
+/** Returns the first argument as the option `url`; the options in the second one must not contain a URL as well. */
 function only(second, url) {
   if (second?.url !== undefined || second?.urls !== undefined) {
     throw new TypeError('give the url as the first argument, or url or urls in the options, not both');
@@ -89,7 +89,7 @@ function checkHeaders(headers) {
   }
 }
 
-/** The field of a command that people would pass in place of its options. */
+/** For each command, the field that people would pass in place of its options. */
 const FIRST_FIELDS = {
   add: 'delay', update: 'delay', release: 'delay', bury: 'reason', touch: 'ttr', finish: 'lease', pop: 'wait',
   pause: 'seconds', peek: 'state', find: 'state', purge: 'state', stats: 'topic', topics: 'pattern', workers: 'topic',
@@ -97,22 +97,22 @@ const FIRST_FIELDS = {
   schedules: 'pattern',
 };
 
-/** Hooks: each a function, or undefined. */
+/** Checks that each hook is a function, or missing. */
 export function checkFunctions(hooks) {
   for (const [name, hook] of Object.entries(hooks)) {
     if (hook != null && typeof hook !== 'function') throw new TypeError(`${name} must be a function`);
   }
 }
 
-/** What a date, or text, would be in `add`. */
+/** The field of `add` that a date, or text, was probably meant for; null for other values. */
 function fieldOfAdd(value) {
   if (value instanceof Date) return 'at';
   return typeof value === 'string' ? 'id' : null;
 }
 
 /**
- * The last argument of a command's method.
- * @throws {TypeError} if it is no object, as in add(topic, body, 1800)
+ * Checks the last argument of a command's method.
+ * @throws {TypeError} if it is not an object, as in add(topic, body, 1800)
  */
 export function checkedFields(command, fields) {
   const options = fields ?? {};
@@ -123,7 +123,7 @@ export function checkedFields(command, fields) {
   throw new TypeError(`the last argument of ${command} must be an object such as ${example}, not ${inspect(options)}`);
 }
 
-/** @throws {TypeError} if they are no commands, as in batch({ command: 'stats' }) */
+/** @throws {TypeError} if they are not an array of commands, as in batch({ command: 'stats' }) */
 export function checkCommands(commands) {
   const wanted = "batch needs an array of commands, such as [{ command: 'stats' }]";
   if (!Array.isArray(commands)) throw new TypeError(`${wanted}, not ${kindOf(commands)}`);

@@ -1,9 +1,9 @@
-/** Replies: what the service answered to a request, as answers, refusals and jobs. */
+/** Replies: reads what the service replied to a request as answers, refusals and jobs. */
 import { UnreachableError, refusal } from './errors.js';
 import { Job } from './job.js';
 
 /**
- * The answer to a command, or the answers to a batch, refusals among them.
+ * The answer to a command, or the answers, including refusals, to a batch.
  * @param {object|object[]} asked the command, or the batch
  * @throws {RefusedError|UnreachableError} when the whole request was refused, or the reply is not from a job queue
  */
@@ -35,9 +35,9 @@ export function jobOf(answer) {
   return new Job(answer);
 }
 
-/** The error for a reply of something else: a proxy whose service is down, or a wrong URL. */
+/** The error for a reply that is not from a job queue: a proxy whose service is down, or a wrong URL. */
 function foreign(status, retry_after = null) {
-  const maybe_done = status < 300 || status >= 500; // any other means that a proxy refused it
+  const maybe_done = status < 300 || status >= 500; // any other status means that a proxy refused the request
   const message = `the reply is not from a job queue: HTTP status ${status}`;
   return new UnreachableError(message, { maybe_done, status, retry_after });
 }

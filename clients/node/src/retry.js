@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { AlreadyExistsError, UnreachableError } from './errors.js';
 import { timerMs } from './timer.js';
 
-/** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
+/** Temporary refusals of a command that was not executed; after UNAVAILABLE, it may have been. */
 const NOT_EXECUTED = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
 const SAFE = new Set([
@@ -23,7 +23,7 @@ export function isSafe(command) {
   return SAFE.has(command.command) || (SAFE_WITH_LEASE.has(command.command) && command.lease != null);
 }
 
-/** Whether the failure is temporary and a retry does no harm. `safe`: the commands may be executed twice. */
+/** Whether the failure is temporary and a retry does no harm. `safe`: true if the commands may be executed twice. */
 export function mayRepeat(error, safe) {
   if (error instanceof UnreachableError) {
     return isAway(error) && (safe || !error.maybe_done);
@@ -32,8 +32,8 @@ export function mayRepeat(error, safe) {
 }
 
 /**
- * The answer to an add that was repeated, because it may have been executed, and found the job dead: as likely as not, the
- * attempt before has created it. Any other result of a command is returned as it is.
+ * Returns success for an add that was repeated because it may have been executed, and that found the job dead: an
+ * earlier attempt probably created the job. Any other result of a command is returned as it is.
  */
 export function foundDead(command, result) {
   const isDead = command.command === 'add' && result instanceof AlreadyExistsError && result.state === 'dead';
@@ -47,15 +47,15 @@ export function isAway(error) {
 }
 
 /**
- * Whether the same command of a worker may succeed later, however long that takes. The token that is refused may be
- * put in order; how long a worker waits for that is up to its Contact.
+ * Whether the same command of a worker may succeed later, however long that takes. A refused token may be corrected;
+ * how long a worker waits for that is up to its Contact.
  */
 export function isForNow(error) {
   return error instanceof UnreachableError || error?.code === 'UNAUTHORIZED' || mayRepeat(error, true);
 }
 
 /**
- * The pause before a retry, in ms: random, on top of a Retry-After, so that many clients do not return at once.
+ * The pause before a retry, in ms: random, on top of any Retry-After, so that many clients do not return at once.
  * @param {number} retry counted from 1
  */
 export function pauseBefore(retry, error) {
@@ -78,12 +78,12 @@ export class Retries {
     this.#retry_for_ms = retry_for_s * 1000;
   }
 
-  /** A failure: from the first one on, the time runs. */
+  /** Notes a failure; the first one starts the time. */
   begin() {
     this.#end ??= performance.now() + this.#retry_for_ms;
   }
 
-  /** Pauses before the next attempt; false, at once, if it would come too late. */
+  /** Pauses before the next attempt; returns false at once if the attempt would come too late. */
   async pause(error, signal) {
     this.begin();
     this.#count += 1;

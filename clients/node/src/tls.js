@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { connect, createSecureContext } from 'node:tls';
 
-/** For https.Agent. Named here, so that NODE_TLS_REJECT_UNAUTHORIZED does not switch the checks off. */
+/** For https.Agent. Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED does not switch the checks off. */
 const CHECKED = { rejectUnauthorized: true };
 
 /**
@@ -43,23 +43,23 @@ function contextOf(texts, names) {
 
 export const SPEAKS_TLS = 'this port speaks TLS: use https://';
 
-/** Node's codes: the certificate, or one that it was issued by, is signed by itself or by an unknown authority. */
+/** Node's codes: the certificate, or one of its issuers, is self-signed or signed by an unknown authority. */
 const UNTRUSTED = new Set([
   'UNABLE_TO_GET_ISSUER_CERT', 'DEPTH_ZERO_SELF_SIGNED_CERT', 'SELF_SIGNED_CERT_IN_CHAIN',
   'UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
 ]);
 
-/** What OpenSSL says of bytes that are not TLS. */
+/** What OpenSSL says about bytes that are not TLS. */
 const NOT_TLS = /wrong version number|record layer failure|packet length too long|http request/i;
 
-/** What is wrong with TLS on an https connection that failed; null: something else. */
+/** What is wrong with TLS on an https connection that failed, or null if the failure has another cause. */
 export function tlsTrouble({ code = '', message }) {
   if (UNTRUSTED.has(code)) return `the certificate is not trusted (${message}): ca_file names the authority to trust`;
   if (/^(ERR_TLS_)?CERT_|^HOSTNAME_MISMATCH/.test(code)) return `the certificate is not valid: ${message}`;
   return NOT_TLS.test(message) ? 'this port does not speak TLS: use http://' : null;
 }
 
-/** Whether what listens at an http URL speaks TLS: it closes a plain connection without a word. */
+/** Whether the server at an http URL speaks TLS: such a server closes a plain connection without an answer. */
 export function speaksTls({ hostname, port }, within_ms) {
   const host = hostname.replace(/^\[|\]$/g, '');
   return new Promise((resolve) => {
@@ -72,7 +72,7 @@ export function speaksTls({ hostname, port }, within_ms) {
     };
     const timer = setTimeout(() => end(false), within_ms);
     socket.once('secureConnect', () => end(true));
-    socket.on('error', ({ message }) => end(/\balert\b/i.test(message))); // such as that a certificate is wanted
+    socket.on('error', ({ message }) => end(/\balert\b/i.test(message))); // such as one that asks for a certificate
     socket.once('close', () => end(false));
   });
 }

@@ -1,4 +1,4 @@
-/** The token that a client shows. It is kept where neither util.inspect nor JSON.stringify finds it. */
+/** The token that a client sends. It is kept where neither util.inspect nor JSON.stringify finds it. */
 import { readFileSync } from 'node:fs';
 
 const OURS = /^jqt_[0-9A-Za-z]{57}$/;
@@ -11,9 +11,9 @@ export class Token {
   #file;
 
   /**
-   * The one in the option `token`, in the file `token_file`, or in JOBQUEUE_TOKEN.
-   * @param {boolean} isTaken the address or the headers have credentials of their own: the environment's are not used
-   * @throws {TypeError} for one that cannot be valid, or a file that cannot be read; it never shows the token
+   * Reads the token from the option `token`, the file `token_file`, or JOBQUEUE_TOKEN.
+   * @param {boolean} isTaken true if the address or the headers have credentials: then JOBQUEUE_TOKEN is not used
+   * @throws {TypeError} for a token that cannot be valid, or an unreadable file; the error never shows the token
    */
   constructor({ token, token_file }, isTaken, environment = process.env) {
     const given = [token, token_file].filter((each) => each != null).length;
@@ -31,8 +31,8 @@ export class Token {
   }
 
   /**
-   * Whether there is another token than the one shown in a request that was refused: the file is read again.
-   * @param {string|null} refused that request's header
+   * Whether the token now differs from the one sent in a request that was refused; reads the file again.
+   * @param {string|null} refused the header of that request
    */
   isReplaced(refused) {
     if (this.shown === refused && this.#file !== null) this.#readAgain();
@@ -59,7 +59,7 @@ function read(file) {
   return checked(text.trim(), WHAT.file);
 }
 
-/** The token itself. One that begins as the service's do must have their form and its checksum. */
+/** Returns a valid token. One that begins like the service's tokens must have their form and a correct checksum. */
 function checked(text, what) {
   if (typeof text !== 'string' || !/^[!-~]+$/.test(text)) {
     throw new TypeError(`${what} must be printable ASCII without spaces`);
@@ -82,7 +82,7 @@ function base62(number) {
   return digits;
 }
 
-/** The CRC-32 of ASCII text, as zlib's, which Node has only since 20.15. */
+/** The CRC-32 of ASCII text, like zlib.crc32, which Node has only since 20.15. */
 function crc32(text) {
   let sum = 0xffffffff;
   for (const byte of Buffer.from(text)) {

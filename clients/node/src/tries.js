@@ -1,4 +1,4 @@
-/** The attempts of one call of the client: where each goes, and for how long there are more. */
+/** The attempts of one call of the client: where each goes, and for how long more are made. */
 import { UnreachableError } from './errors.js';
 import { foundDead, Retries } from './retry.js';
 
@@ -29,7 +29,7 @@ export class Tries {
     }
   }
 
-  /** Waits for the next attempt; false if it would come too late. Another address is asked at once. */
+  /** Waits for the next attempt; returns false if it would come too late. Another address is asked at once. */
   async another(error, signal) {
     this.#retries.begin();
     return this.#route.hasAnother(error) || this.#retries.pause(error, signal);

@@ -30,9 +30,9 @@ trait Administration
      * List jobs of a topic whose ids begin with a prefix, without their bodies; without a topic, begin a search of all
      * jobs in the background.
      *
-     * @param string|null $state delayed, ready, reserved or dead; null: all
-     * @return Answer with `jobs`, and a `cursor` while there may be more, also after an empty page; without a topic with
-     *     `operation`, which lists what it has found (see operation)
+     * @param string|null $state delayed, ready, reserved or dead; null for all
+     * @return Answer with `jobs`, and a `cursor` while there may be more, even after an empty page; without a topic,
+     *     with `operation`: operation() with get lists what it has found
      */
     public function find(
         string $prefix,
@@ -56,8 +56,8 @@ trait Administration
     }
 
     /**
-     * How many jobs fall due when, in the next hours (1 to 744, 24 by default), and what schedules are going to add; of
-     * one topic, or of all together.
+     * How many jobs fall due when in the next hours (1 to 744, 24 by default), including jobs that schedules will add,
+     * for one topic or for all topics together.
      *
      * @return Answer with `bins`
      */
@@ -67,12 +67,12 @@ trait Administration
     }
 
     /**
-     * Rates and lateness over time, over all instances; of one topic, or of all together.
+     * Rates and lateness over time, across all instances, for one topic or for all topics together.
      *
-     * @param DateTimeInterface|int|float|string|null $since a time, unix seconds, or RFC 3339 text; null: an hour before
-     *     $until
-     * @param DateTimeInterface|int|float|string|null $until null: now
-     * @param int|null $step the width of a bin in seconds, a multiple of 60; null: 60
+     * @param DateTimeInterface|int|float|string|null $since a time, unix seconds, or RFC 3339 text; null for an hour
+     *     before $until
+     * @param DateTimeInterface|int|float|string|null $until likewise; null for now
+     * @param int|null $step the width of a bin in seconds, a multiple of 60; null for 60
      * @return Answer with `bins`
      */
     public function figures(
@@ -85,7 +85,7 @@ trait Administration
     }
 
     /**
-     * Who polls, a topic or any, and with how many jobs in hand.
+     * The workers that poll a topic, or any topic, and how many jobs each of them has.
      *
      * @return Answer with `workers`
      */
@@ -95,7 +95,7 @@ trait Administration
     }
 
     /**
-     * The processes of the service: where each runs, its version, the timers that it holds.
+     * The processes of the service: where each runs, its version, and the timers that it holds.
      *
      * @return Answer with `instances`
      */
@@ -115,7 +115,7 @@ trait Administration
     }
 
     /**
-     * Let pops of a topic find nothing, for $seconds or until it is resumed.
+     * Make pops of a topic find nothing, for $seconds or until the topic is resumed.
      *
      * @return Answer
      */
@@ -137,8 +137,8 @@ trait Administration
     /**
      * Delete the jobs that a topic has now.
      *
-     * @param string|null $state delayed, ready, reserved or dead; null: all
-     * @return Answer repeat with its `cursor` until that is null
+     * @param string|null $state delayed, ready, reserved or dead; null for all
+     * @return Answer with a `cursor`: repeat the call with it until it is null
      */
     public function purge(string $topic, ?string $state = null, ?string $cursor = null): array
     {
@@ -146,18 +146,19 @@ trait Administration
     }
 
     /**
-     * Change all jobs that match a filter, in the background: plan, start, pause, resume, cancel, get or list operations.
+     * Change all jobs that match a filter, in the background: plan, start, pause, resume, cancel, get or list
+     * operations.
      *
-     * @param string $do plan, start, pause, resume, cancel, get or list; docs/protocol.md says which fields each takes
+     * @param string $do plan, start, pause, resume, cancel, get or list; docs/protocol.md says which fields each needs
      * @param string|null $kind kick, delete, run, reschedule or find
-     * @param array<string, mixed>|null $filter which jobs; its times as $at
-     * @param int|float|null $shift seconds by which a reschedule makes them later; below 0: earlier
+     * @param array<string, mixed>|null $filter which jobs to change; its times are like $at
+     * @param int|float|null $shift seconds by which a reschedule makes them later, or earlier if below 0
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text; instead of $shift
-     * @param string|null $plan of a start: the id of the plan
-     * @param int|null $expect and its `count`
+     * @param string|null $plan for start: the id of the plan
+     * @param int|null $expect for start: the `count` of the plan
      * @param int|null $rate jobs a second
-     * @param string|null $operation the id of its plan
-     * @return Answer of a plan: with `plan`, by which it is started; of a list: with `operations`
+     * @param string|null $operation the id of the operation, which is that of its plan
+     * @return Answer of plan with `plan`, the id for start; of list with `operations`
      */
     public function operation(
         string $do,
@@ -179,8 +180,8 @@ trait Administration
     /**
      * What people and operators did, the newest first.
      *
-     * @param int|float|null $since unix seconds; null: all that is kept
-     * @param string|null $by who did it; null: anybody
+     * @param int|float|null $since unix seconds; null for all that is kept
+     * @param string|null $by the name of who did it; null for anybody
      * @return Answer with `actions`, and a `cursor` while there may be more
      */
     public function actions(
@@ -215,17 +216,17 @@ trait Administration
     /**
      * Create, list, show, revoke, rotate or test tokens.
      *
-     * @param string $action create, list, show, revoke, rotate or test; docs/protocol.md says which fields each takes
-     * @param string|null $id the 8 characters of the token that are no secret
+     * @param string $action create, list, show, revoke, rotate or test; docs/protocol.md says which fields each needs
+     * @param string|null $id the 8 characters of the token that are not secret
      * @param list<string>|null $rights
-     * @param list<string>|null $topics patterns with `*` and `?`; null: all topics
-     * @param int|float|string|null $expires unix seconds, RFC 3339 text, or `never`; null: in 90 days
+     * @param list<string>|null $topics patterns with `*` and `?`; null for all topics
+     * @param int|float|string|null $expires unix seconds, RFC 3339 text, or `never`; null for in 90 days
      * @param int|null $rate commands a second
-     * @param int|null $bytes of bodies, a second
-     * @param int|float|null $keep seconds for which the old secret holds, too
-     * @param string|null $right what is tested: whether it may do this
-     * @param string|null $topic and reach this topic
-     * @return Answer of create and rotate: the only place that shows the `token`
+     * @param int|null $bytes bytes of bodies a second
+     * @param int|float|null $keep seconds for which the old secret stays valid, too
+     * @param string|null $right for test: the right to check
+     * @param string|null $topic for test: the topic to check
+     * @return Answer of create and rotate with the `token`, which is shown nowhere else
      */
     public function token(
         string $action,

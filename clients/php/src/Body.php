@@ -10,6 +10,6 @@ enum Body
     /** Client::update() leaves the body as it is, and so does Client::add() with if_exists later or sooner. */
     case Unchanged;
 
-    /** Testing\Queue::assertWaiting() does not look at the body. */
+    /** Testing\Queue::assertWaiting() ignores the body. */
     case Any;
 }

@@ -78,7 +78,7 @@ final class Calls
     }
 
     /**
-     * @param list<array<string, mixed>> $commands that are to be sent again
+     * @param list<array<string, mixed>> $commands the commands to send again
      * @return list<array<string, mixed>|JobQueueException>
      */
     private function resent(array $commands, Retries $retries): array
@@ -94,7 +94,7 @@ final class Calls
     /**
      * @template Answer
      * @param \Closure(): Answer $send
-     * @param bool $safe executing it twice does no harm
+     * @param bool $safe true if executing the commands twice does no harm
      * @return Answer
      */
     private function repeated(\Closure $send, bool $safe, Retries $retries): mixed

@@ -16,9 +16,9 @@ use JobQueue\Client\Http\Token;
  * The client: one method for each command of the service.
  *
  * Parameters have the names, ranges and defaults of the protocol (docs/protocol.md); null means that the field is not
- * sent. Each method gives the answer's JSON as an array, and throws RefusedException (the service refused the command),
- * UnreachableException (no answer arrived) or, before anything is sent, JsonException (for a value that JSON cannot
- * represent).
+ * sent. Each method returns the answer's JSON as an array, and throws RefusedException (the service refused the
+ * command), UnreachableException (no answer arrived) or, before anything is sent, JsonException (for a value that JSON
+ * cannot represent).
  *
  * @phpstan-type Answer array<string, mixed>
  * @phpstan-type Command array<string, mixed>
@@ -36,14 +36,14 @@ final class Client
      * @param float $timeout_s seconds to wait for an answer, on top of a pop's `wait`
      * @param float $retry_for_s seconds for which to retry after the first failure; 0 turns retries off
      * @param array<string, string> $headers sent with every request, such as a token for a proxy
-     * @param bool $objects JSON objects in bodies and inside answers become stdClass, so that `{}` and `[]` differ;
-     *                      otherwise associative arrays
+     * @param bool $objects true: JSON objects in bodies and inside answers become stdClass, so that `{}` and `[]`
+     *                      differ; false: they become associative arrays
      * @param list<string>|null $urls instead of $url: several addresses of one service
-     * @param string|null $token sent as `Authorization: Bearer …`; null: that of the file, or JOBQUEUE_TOKEN
-     * @param string|null $token_file a file that holds the token; it is read again when that is refused
-     * @param string|null $ca_file PEM: the authorities whose certificates are accepted; null: those of the system
+     * @param string|null $token sent as `Authorization: Bearer …`; null for the token of $token_file, or JOBQUEUE_TOKEN
+     * @param string|null $token_file a file that holds the token; it is read again when the token is refused
+     * @param string|null $ca_file PEM: the authorities whose certificates are accepted; null for those of the system
      * @param string|null $cert_file PEM: the client's certificate
-     * @param string|null $key_file PEM: its key; null: it is in $cert_file
+     * @param string|null $key_file PEM: the key of the client's certificate; null if it is in $cert_file
      * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
@@ -77,9 +77,9 @@ final class Client
      * Add a job, to be delivered when it is due. `spread`, `ttr`, `backoff`, `ttl` and `retention` are seconds.
      *
      * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`; may be left out with
-     *                    $if_exists later or sooner: then a job that is there keeps its own
-     * @param int|float|DateInterval|null $delay seconds, or an interval, until it is due; no string
-     * @param string|null $id as it is: the service refuses a number
+     *                    $if_exists later or sooner: then an existing job keeps its own
+     * @param int|float|DateInterval|null $delay seconds, or an interval, until it is due; not a string
+     * @param string|null $id sent as it is: the service refuses a number
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param int|null $priority 0 to 9; 9 comes first
      * @param list<int|float>|string|null $backoff `15,30` is [15, 30]
@@ -87,18 +87,18 @@ final class Client
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
      * @return Answer
-     * @throws \TypeError if $delay is something else: PHP would turn the string '7' into 7 seconds; or without a body
+     * @throws \TypeError if $delay has another type, as PHP would turn '7' into 7 seconds; or if there is no body
      */
     public function add(
         string $topic,
         mixed $body = Body::Unchanged,
         mixed $delay = null,
-        mixed $id = null, // not ?string, which would take 1001 for '1001'
+        mixed $id = null, // not ?string, which would turn 1001 into '1001'
         DateTimeInterface|int|float|string|null $at = null,
         int|float|null $ttr = null,
         ?int $priority = null,
         ?int $tries = null,
-        mixed $backoff = null, // of these three, the service says what they must be
+        mixed $backoff = null, // the service checks the types of this, $headers and $tags
         int|float|null $ttl = null,
         int|float|null $retention = null,
         ?string $if_exists = null,
@@ -132,13 +132,13 @@ final class Client
     }
 
     /**
-     * Reserve the next ready job, for its time to run.
+     * Reserve the next ready job for its time to run.
      *
      * @param string|list<string> $topic one topic, or several in the order in which they are tried
      * @param int|float|null $wait seconds to wait for a job, 60 at most
-     * @param int|float|null $ttr seconds, for this delivery; null: the job's own
+     * @param int|float|null $ttr seconds, for this delivery; null for the job's own
      * @param string|null $worker the worker's name, 128 characters at most; kept with the job
-     * @return Job|null null: there is none
+     * @return Job|null null if there is none
      */
     public function pop(
         string|array $topic,
@@ -155,7 +155,7 @@ final class Client
      * Reserve up to $count ready jobs, 1 to 1,000; otherwise like pop().
      *
      * @param string|list<string> $topic
-     * @return list<Job> empty: there is none
+     * @return list<Job> empty if there is none
      */
     public function popMany(
         string|array $topic,
@@ -170,7 +170,7 @@ final class Client
     }
 
     /**
-     * Mark a job as done. A Job brings its lease.
+     * Mark a job as done. A Job includes its lease.
      *
      * @return Answer
      */
@@ -190,10 +190,10 @@ final class Client
     }
 
     /**
-     * Give a reserved job back.
+     * Release a reserved job.
      *
-     * @param int|float|DateInterval|null $delay seconds, or an interval; null: the next step of its back-off
-     * @param bool|null $attempt false: this delivery does not count as a try
+     * @param int|float|DateInterval|null $delay seconds, or an interval; null for the next step of its back-off
+     * @param bool|null $attempt false if this delivery must not count as a try
      * @return Answer
      */
     public function release(
@@ -220,7 +220,7 @@ final class Client
     /**
      * Cancel a job in any live state.
      *
-     * @return Answer its `was` is the state before the delete
+     * @return Answer with `was`, the state before the delete
      */
     public function delete(string $id, ?string $durability = null): array
     {
@@ -240,8 +240,8 @@ final class Client
     /**
      * Why a job is where it is, and what happened to it.
      *
-     * @param int|float|string|null $life the life that is to be explained: its number, from 1 on, or when it was
-     *     created, in unix seconds, or `all`; null: the newest
+     * @param int|float|string|null $life the life to explain: its number, from 1 on, or its creation time in unix
+     *     seconds, or `all`; null for the newest
      * @return Answer
      */
     public function explain(string $id, int|float|string|null $life = null): array
@@ -303,10 +303,10 @@ final class Client
     /**
      * List jobs of a topic without reserving them.
      *
-     * @param string|null $state delayed, ready, reserved or dead; null: all
-     * @param bool|null $body false: without the bodies of the jobs
-     * @param DateTimeInterface|int|float|string|null $from only jobs whose time is this or later, delayed, reserved or dead:
-     *     a time, unix seconds, or RFC 3339; needs $state
+     * @param string|null $state delayed, ready, reserved or dead; null for all
+     * @param bool|null $body false to leave out the bodies of the jobs
+     * @param DateTimeInterface|int|float|string|null $from only delayed, reserved or dead jobs whose time is this or
+     *     later: a time, unix seconds, or RFC 3339 text; needs $state
      * @return Answer with `jobs`, and a `cursor` while there may be more
      */
     public function peek(
@@ -323,7 +323,7 @@ final class Client
     }
 
     /**
-     * End the waiting pops of a worker now, with what they have found.
+     * End the waiting pops of a worker now, with the jobs that they have found.
      *
      * @return Answer
      */

@@ -16,14 +16,14 @@ final class Job
      * @param mixed $body as it was added, decoded
      * @param int $lease the number of this delivery
      * @param int $attempt the number of deliveries that count, including this one
-     * @param int $tries the limit of $attempt; 0: none
+     * @param int $tries the limit of $attempt; 0 for none
      * @param float $due when it was due, in unix seconds
-     * @param float $ttr seconds until it is delivered again; 0: never, the pop itself finished it
+     * @param float $ttr seconds until it is delivered again; 0 if never, as the pop itself finished it
      * @param array<string, string>|null $headers as they were added
-     * @param float|null $ready since when it may be delivered again, in unix seconds; null: it was not delivered before
-     * @param (Closure(): (string|null))|null $loss gives the value of lost(); null: no worker keeps the lease
-     * @param float|null $created when it was added, in unix seconds: with its id, this names its life; null: an older
-     *     service does not say
+     * @param float|null $ready when it became ready again, in unix seconds; null on its first delivery
+     * @param (Closure(): (string|null))|null $loss returns the value of lost(); null if no worker keeps the lease
+     * @param float|null $created when it was added, in unix seconds; this and the id identify a life of the job; null
+     *     from an older service
      */
     public function __construct(
         public readonly string $id,
@@ -66,7 +66,7 @@ final class Job
     }
 
     /**
-     * Whether an answer has all that fromAnswer() needs: the reply may not be from a job queue.
+     * Whether an answer has all that fromAnswer() needs; a reply that is not from a job queue may not.
      *
      * @param array<string, mixed> $answer
      * @internal

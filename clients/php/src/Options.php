@@ -12,7 +12,7 @@ namespace JobQueue\Client;
 final class Options
 {
     /**
-     * The addresses that the options `url` and `urls` give.
+     * The addresses in the options `url` and `urls`.
      *
      * @return non-empty-list<string>
      * @throws \InvalidArgumentException
@@ -87,7 +87,7 @@ final class Options
     }
 
     /**
-     * Whether they name the caller in their own way.
+     * Whether the URLs or the headers contain credentials.
      *
      * @param list<string> $urls
      * @param array<string, string> $headers

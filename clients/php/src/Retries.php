@@ -18,7 +18,7 @@ use JobQueue\Client\Http\Route;
  */
 final class Retries
 {
-    /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
+    /** Temporary refusals of a command that was not executed; after UNAVAILABLE, it may have been. */
     private const NOT_EXECUTED = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
     private const PROXY_ERRORS = [502, 503, 504];
     private const SAFE = [
@@ -28,7 +28,7 @@ final class Retries
     private const SAFE_OPERATIONS = ['plan', 'get', 'list']; // a second plan is forgotten when nobody starts it
     private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
 
-    /** Whether an attempt before may have been executed. */
+    /** Whether an earlier attempt may have been executed. */
     public bool $uncertain = false;
 
     private int $pauses = 0;
@@ -39,7 +39,7 @@ final class Retries
     {
     }
 
-    /** Whether the address was at fault: another one may answer. */
+    /** Whether the address was at fault, so that another one may answer. */
     public static function isAway(JobQueueException $error): bool
     {
         return $error instanceof UnreachableException
@@ -78,8 +78,8 @@ final class Retries
     }
 
     /**
-     * The answer to an add that was repeated, because it may have been executed, and found the job dead: as likely as
-     * not, the attempt before has created it. Any other result of a command is returned as it is.
+     * Returns success for an add that was repeated because it may have been executed, and that found the job dead: an
+     * earlier attempt probably created the job. Any other result of a command is returned as it is.
      *
      * @template Result
      * @param array<string, mixed> $command
@@ -95,7 +95,7 @@ final class Retries
             : $result;
     }
 
-    /** Sleeps before the next attempt, unless that goes to another address; false, at once, if it would be too late. */
+    /** Sleeps before an attempt unless it goes to another address; returns false at once if it would be too late. */
     public function pause(JobQueueException $error): bool
     {
         $now = Clock::now();
@@ -113,7 +113,7 @@ final class Retries
         return true;
     }
 
-    /** Seconds before the $n-th retry, $n from 1: random, on top of a Retry-After, so that not all return at once. */
+    /** Seconds before the $n-th retry, $n from 1: random, on top of a Retry-After, so that clients spread out. */
     public static function length(int $n, ?float $retryAfter): float
     {
         $most = min(2.0, 0.05 * 2 ** min($n, 10));

@@ -11,13 +11,13 @@ final class Retry extends \Exception
 {
     private const TEN_YEARS_S = 315_360_000;
 
-    /** Seconds; null: the next step of the job's back-off. */
+    /** Seconds; null for the next step of the job's back-off. */
     public readonly int|float|null $after;
 
     /**
-     * @param int|float|DateInterval|null $after seconds, or an interval, 0 to 10 years; null: the next step of the
+     * @param int|float|DateInterval|null $after seconds, or an interval, 0 to 10 years; null for the next step of the
      *                                           job's back-off
-     * @param bool $attempt false: this delivery does not count as a try
+     * @param bool $attempt false if this delivery must not count as a try
      * @param string|null $reason kept with the job, cut to 1,000 characters
      * @throws \InvalidArgumentException if $after is out of range; the job then fails, as with any other error
      */

@@ -16,22 +16,22 @@ use DateTimeInterface;
 trait Scheduling
 {
     /**
-     * Add a job again and again: $every so many seconds, or by $cron. The same definition again changes nothing.
+     * Add a job repeatedly: every $every seconds, or by $cron. Sending the same definition again changes nothing.
      *
      * @param string $name unique among the schedules; an occurrence is the job `<name>@<unix ms>`
      * @param mixed $body of each occurrence, as in add()
      * @param int|float|null $every seconds from one occurrence to the next
      * @param string|null $cron minute, hour, day of the month, month, day of the week: `0 9 * * MON-FRI`
-     * @param string|null $zone of $cron, such as Europe/Berlin; null: UTC
-     * @param DateTimeInterface|int|float|string|null $start where $every counts from: a time, unix seconds, or RFC 3339
-     *     text; null: now
-     * @param int|float|null $jitter seconds by which an occurrence is due later at most
-     * @param string|null $catch_up none, last or all: which occurrences are made that could not be made in time
-     * @param string|null $overlap allow or skip: none is made while the last one is delayed, ready or reserved
+     * @param string|null $zone the time zone of $cron, such as Europe/Berlin; null for UTC
+     * @param DateTimeInterface|int|float|string|null $start the time from which $every counts: a time, unix seconds, or
+     *     RFC 3339 text; null for now
+     * @param int|float|null $jitter the most seconds by which an occurrence is due later
+     * @param string|null $catch_up none, last or all: which of the occurrences that were missed are still made
+     * @param string|null $overlap allow, or skip: makes none while the last one is delayed, ready or reserved
      * @param list<int|float>|string|null $backoff `15,30` is [15, 30]
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
-     * @return Answer with its `result`, and when its `next` occurrence is
+     * @return Answer with its `result`, and `next`, the time of its next occurrence
      */
     public function schedule(
         string $name,
@@ -78,7 +78,7 @@ trait Scheduling
     /**
      * Remove a schedule; the jobs that it has added stay.
      *
-     * @return Answer with how many of them are `live`
+     * @return Answer with `live`, how many of these jobs are live
      */
     public function unschedule(string $name): array
     {

@@ -9,13 +9,13 @@ use DateTimeImmutable;
 use DateTimeInterface;
 
 /**
- * Times and durations of PHP as the protocol has them.
+ * Converts times and durations of PHP to those of the protocol.
  *
  * @internal
  */
 final class Times
 {
-    /** A back-off as text, in the form of the command line and of Spark: `15,30`. */
+    /** A back-off as text, as on the command line and in Spark: `15,30`. */
     private const LADDER = '/^\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*$/D';
     private const MOMENTS = [
         'at', 'from', 'start', 'since', 'until',
@@ -33,7 +33,7 @@ final class Times
     }
 
     /**
-     * A command with its `delay`, its `backoff` and its times as the protocol has them.
+     * A command with its `delay`, its `backoff` and its times in the form of the protocol.
      *
      * @param array<string, mixed> $command
      * @return array<string, mixed>
@@ -67,7 +67,7 @@ final class Times
         return $fields;
     }
 
-    /** The length of an interval that begins now: a month has as many days as this one. */
+    /** The length of an interval that begins now, so that a month has as many days as the current one. */
     public static function seconds(DateInterval $interval): float
     {
         $now = new DateTimeImmutable('now', new \DateTimeZone('UTC'));

@@ -24,11 +24,11 @@ use Psr\Log\LoggerInterface;
  *
  * A handler that returns finishes its job; Retry, Bury and Lost do what they say; any other error releases the job for
  * its next try. With ext-pcntl and ext-posix, a child process keeps the job's lease alive while the handler runs, and
- * SIGTERM and SIGINT stop the worker in order.
+ * SIGTERM and SIGINT stop the worker gracefully.
  */
 final class Worker
 {
-    /** The least time in seconds to send the outcome of a job, even after the grace period. */
+    /** The least time, in seconds, for sending the outcome of a job, even after the grace period. */
     private const SEND_S = 1.0;
 
     private readonly Exchange $exchange;
@@ -50,20 +50,20 @@ final class Worker
     private bool $clean = true;
 
     /**
-     * @param Client|string|null $client a client, or the URL of the service; null: the options have `url` or `urls`
-     * @param string|null $name 1 to 128 characters, unique to this process; null: host, pid and a random word
+     * @param Client|string|null $client a client, or the URL of the service; null if the options have `url` or `urls`
+     * @param string|null $name 1 to 128 characters, unique to this process; null for host, pid and a random word
      * @param float $poll_s seconds for which a poll waits, above 0 and at most 60
-     * @param float $grace_s seconds that a running handler gets once the worker is to stop
-     * @param float $heartbeat_s seconds between heartbeats; 0: none
+     * @param float $grace_s seconds that a running handler gets once the worker must stop
+     * @param float $heartbeat_s seconds between heartbeats; 0 for none
      * @param float $keep_alive_s seconds for which the lease of one handler is kept alive
-     * @param int|null $max_jobs it stops, in order, after so many jobs; null: no limit, here and below
-     * @param float|null $max_time_s it stops after so many seconds
-     * @param float|null $memory_mb it stops once so many megabytes of its process are in memory
-     * @param LoggerInterface|null $logger null: lines on standard error
+     * @param int|null $max_jobs stops gracefully after this many jobs; null for no limit, here and below
+     * @param float|null $max_time_s stops after this many seconds
+     * @param float|null $memory_mb stops once this many megabytes of its process are in memory
+     * @param LoggerInterface|null $logger null for lines on standard error
      * @param (callable(string, array<string, mixed>): mixed)|null $on_event receives each event's name and fields
-     * @param (callable(\Throwable, Job): mixed)|null $on_error a handler failed: it threw neither Retry, Bury nor Lost
-     * @param (callable(Job, ?string, ?\Throwable): mixed)|null $on_death a job became a dead letter; no error if
-     *                                                       it was released because the worker stops
+     * @param (callable(\Throwable, Job): mixed)|null $on_error called if a handler threw none of Retry, Bury, Lost
+     * @param (callable(Job, ?string, ?\Throwable): mixed)|null $on_death called if a job becomes a dead letter; without
+     *                                                       an error if it was released because the worker stops
      * @param mixed ...$options those of a client, without `retry_for_s`: `token_file`, `ca_file`, `urls`, …
      * @throws \InvalidArgumentException for an invalid option
      */
@@ -153,7 +153,7 @@ final class Worker
      * Works until it is stopped. Call it once.
      *
      * @return bool whether all jobs ended within the grace period
-     * @throws RefusedException that no retry can help, such as for an invalid topic name
+     * @throws RefusedException if no retry can help, such as for an invalid topic name
      */
     public function run(): bool
     {
@@ -176,7 +176,7 @@ final class Worker
         return $this->clean;
     }
 
-    /** Starts no new job; the running handler may finish, for `grace_s`. Call it from a handler, a hook or a signal. */
+    /** Starts no new job; a running handler has `grace_s` seconds left. Call it from a handler, a hook or a signal. */
     public function stop(): void
     {
         $this->stopFor('stop');
@@ -213,7 +213,7 @@ final class Worker
         if (!$this->stopping) {
             $this->stopFor('signal');
         } elseif ($this->keeper?->abandoned() && $this->handling) {
-            throw new Lost('stopping'); // interrupts the handler that does not end
+            throw new Lost('stopping'); // interrupts a handler that does not end
         } elseif (!$this->graceIsOver()) {
             $this->endGraceAt(Clock::now());
         }
@@ -231,7 +231,7 @@ final class Worker
         while (!$this->isStopping() || $outcome !== null) {
             $job = $outcome === null ? $this->polled() : $this->ended($outcome);
             $outcome = null;
-            // A job with ttr 0 cannot be given back: it would be lost.
+            // A job with ttr 0 cannot be released: it would be lost.
             if ($job !== null && $this->stopping && $job->ttr > 0.0) {
                 $this->outbox->giveBack($job, $this->sendLimit());
             } elseif ($job !== null) {
@@ -240,14 +240,14 @@ final class Worker
         }
     }
 
-    /** Waits for the next job; null: none arrived in time. */
+    /** Waits for the next job; null if none arrived in time. */
     private function polled(): ?Job
     {
         $this->keeper?->end();
         return $this->popped($this->poll->answer($this->isStopping(...)));
     }
 
-    /** Sends the outcome of a job, and takes the next one if one is ready. */
+    /** Sends the outcome of a job; returns the next job if one is ready. */
     private function ended(Outcome $outcome): ?Job
     {
         $commands = [$outcome->command];
@@ -264,7 +264,7 @@ final class Worker
         return $next instanceof RefusedException ? null : $this->popped($next);
     }
 
-    /** @return \Closure(): bool whether to give up what is sent from now on */
+    /** @return \Closure(): bool true once the worker must give up sending */
     private function sendLimit(): \Closure
     {
         $soon = Clock::now() + self::SEND_S;
@@ -280,7 +280,7 @@ final class Worker
         return isset($answer['id']) ? Job::fromAnswer($answer, $this->loss(...)) : null;
     }
 
-    /** Runs the handler; gives its outcome if there is one to send. */
+    /** Runs the handler; returns its outcome if there is one to send. */
     private function handled(Job $job): ?Outcome
     {
         $this->keeper?->begin($job, Clock::now());
@@ -318,7 +318,7 @@ final class Worker
         }
     }
 
-    /** @param array<string, mixed>|RefusedException|null $answer null: none arrived before the grace period was over */
+    /** @param array<string, mixed>|RefusedException|null $answer null if none arrived in the grace period */
     private function settle(Outcome $outcome, array|RefusedException|null $answer): void
     {
         $this->clean = $this->clean && $answer !== null;
@@ -350,7 +350,7 @@ final class Worker
         return Clock::now() >= $this->graceEnd;
     }
 
-    /** Looks after the heartbeat and the limits while no handler runs. */
+    /** Also takes care of the heartbeat and the limits while no handler runs. */
     private function isStopping(): bool
     {
         $this->report->heartbeat(0);

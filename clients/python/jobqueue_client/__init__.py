@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 _WITH_AIOHTTP = {"AsyncClient": "jobqueue_client.async_client", "Worker": "jobqueue_client.worker.worker"}
-"""Loaded when they are first used: a program with a Client only need not load aiohttp."""
+"""Names loaded on first use, so that a program that only uses Client need not load aiohttp."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Access: the token that a client shows, and which certificates it trusts and shows.
+"""Access: the token that a client sends, and the certificates that it trusts and presents.
 
 No message and no `repr` contains the token. Certificates are always checked.
 """
@@ -24,8 +24,8 @@ File = str | os.PathLike[str]
 class Tls:
     """Files in PEM, read when a client is created.
 
-    `ca_file`: the authorities that are trusted, instead of the system's. `cert_file`: the client's certificate with its
-    chain, and its key unless that is in `key_file`, unencrypted.
+    `ca_file`: the authorities to trust instead of the system's. `cert_file`: the client's certificate with its chain,
+    and also its key unless `key_file` has the key. The key must be unencrypted.
     """
 
     ca_file: File | None = None
@@ -33,7 +33,8 @@ class Tls:
     key_file: File | None = None
 
     def context(self, urls: Sequence[str]) -> ssl.SSLContext | None:
-        """For connections to these URLs; None if none of them is https. Raises ValueError that names the option."""
+        """Return the context for connections to these URLs, or None if none of them is https. Raises ValueError, which
+        names the invalid option."""
         given = [name for name in ("ca_file", "cert_file", "key_file") if getattr(self, name) is not None]
         if not any(url.lower().startswith("https:") for url in urls):
             if given:
@@ -50,7 +51,7 @@ class Tls:
             raise ValueError(f"ca_file cannot be used: {_why(error)}: {self.ca_file}") from None
         if self.cert_file is not None:
             try:
-                # Without a password, OpenSSL asks the terminal for that of an encrypted key.
+                # Without `password`, OpenSSL would ask on the terminal for the password of an encrypted key.
                 context.load_cert_chain(self.cert_file, self.key_file, password="")
             except OSError as error:
                 files = " and ".join(str(file) for file in (self.cert_file, self.key_file) if file is not None)
@@ -60,10 +61,10 @@ class Tls:
 
 
 def speaks_tls(url: str, within_s: float) -> bool:
-    """Return True if what listens at an http URL speaks TLS: it closes a plain connection without a word."""
+    """Return True if the server at an http URL speaks TLS; such a server closes a plain connection without a reply."""
     parts = urlsplit(url)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # safe: no data is sent
     try:
         with (
             socket.create_connection((parts.hostname or "", parts.port or 80), within_s) as plain,
@@ -71,7 +72,7 @@ def speaks_tls(url: str, within_s: float) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # such as that a certificate is wanted
+        return "ALERT" in (error.reason or "")  # such as a request for a certificate
     except (OSError, ValueError):
         return False
 
@@ -92,9 +93,9 @@ _SENDABLE = re.compile(r"[!-~]+")
 
 
 class Token:
-    """The one given as `token`, or in the file `token_file`, or in the environment; or none.
+    """The token from `token`, from the file `token_file`, or from the environment; or no token.
 
-    `is_taken`: the headers have credentials of their own, so that the environment's are not used. Raises ValueError for
+    `is_taken`: True if the headers already have credentials, so that the environment is ignored. Raises ValueError for
     a token that cannot be valid, and for a file that cannot be read.
     """
 
@@ -119,11 +120,11 @@ class Token:
 
     @property
     def authorization(self) -> str | None:
-        """The value of the header Authorization."""
+        """The value of the header Authorization, or None without a token."""
         return None if self._text is None else f"Bearer {self._text}"
 
     def is_replaced(self, authorization: str | None) -> bool:
-        """Whether there is another token than in this header, which was refused: the file is read again.
+        """Return True if the token now differs from the token in this refused header; may read the file again.
 
         A file that is missing, or only half written, changes nothing.
         """
@@ -136,7 +137,7 @@ class Token:
 
 
 def has_authorization(headers: Mapping[str, str]) -> bool:
-    """Whether there are credentials among these headers."""
+    """Whether these headers include credentials."""
     return any(name.lower() == "authorization" for name in headers)
 
 
@@ -145,13 +146,14 @@ def _read(file: str | os.PathLike[str]) -> str:
         text = Path(file).read_text("utf-8")
     except OSError as error:
         raise ValueError(f"token_file cannot be read: {error.strerror}: {os.fspath(file)}") from None
-    except UnicodeDecodeError:  # it quotes the file
+    except UnicodeDecodeError:  # the error itself quotes the file
         raise ValueError(f"token_file is not text: {os.fspath(file)}") from None
     return _checked(text.strip(), "the token in token_file")
 
 
 def _checked(token: object, where: str) -> str:
-    """The token itself. One that begins as the service's do has their form, and a checksum against typing errors."""
+    """Return the token. One with the prefix of the service's tokens must have their form and a valid checksum, which
+    catches typing errors."""
     if not isinstance(token, str) or not _SENDABLE.fullmatch(token):
         raise ValueError(f"{where} must be printable ASCII without spaces")
     if token.startswith(_PREFIX) and not (_FORM.fullmatch(token) and _has_checksum(token)):
@@ -181,14 +183,14 @@ class AccessFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Access:
-    """The token that is sent along with each request, and the context of https connections, if there are any."""
+    """The token sent with each request, if any, and the TLS context of https connections, or None."""
 
     token: Token = field(default_factory=Token)
     tls: ssl.SSLContext | None = None
 
     @classmethod
     def of(cls, urls: Sequence[str], headers: Mapping[str, str] | None, **given: Unpack[AccessFields]) -> Self:
-        """From a client's options. Raises ValueError, which names the invalid one and shows no token."""
+        """Build from a client's options. Raises ValueError, which names the invalid option and never shows a token."""
         options = _Options(**given)
         token = Token(options.token, options.token_file, is_taken=has_authorization(headers or {}))
         return cls(token, Tls(options.ca_file, options.cert_file, options.key_file).context(urls))

@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A job queue, in one event loop.
+    """A client of a job queue, for use in one event loop.
 
-    `url`: of the service, including its path prefix if it has one; or `urls`, if several instances share a Redis: when
-    one is down, the next is asked. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`. `retry_for_s`:
-    seconds after the first failure during which temporary failures are retried; 0 turns retries off. `headers`: sent
-    with every request. `token`, or `token_file`, which is read again when its token is refused; else JOBQUEUE_TOKEN.
-    `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose certificates are always checked. `loads`: reads
-    the bytes of an answer, in place of json.loads.
+    `url`: the service's URL, including its path prefix if it has one; or `urls`, if several instances share a Redis:
+    when one instance is down, the next is tried. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`.
+    `retry_for_s`: for how many seconds after the first failure temporary failures are retried; 0 turns retries off.
+    `headers`: sent with every request. `token` or `token_file`: the token to send, by default from JOBQUEUE_TOKEN; the
+    file is read again when its token is refused. `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose
+    certificates are always checked. `loads`: decodes the bytes of an answer, instead of json.loads.
 
     Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
     TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
@@ -69,14 +69,14 @@ class AsyncClient:
     async def add(
         self, topic: str, body: Any = ..., delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
     ) -> answers.Added:
-        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once. Only with
-        `if_exists` later or sooner it may come without a body: then a job that is there keeps its own."""
+        """Add a job, to be delivered after `delay` or at the time `at`; without either, at once. `body` may be omitted
+        only with `if_exists` later or sooner: an existing job then keeps its body."""
         return await self._ask(commands.add(topic, body, delay, **fields))
 
     async def schedule(
         self, name: str, topic: str, body: Any, **fields: Unpack[fields.ScheduleFields]
     ) -> answers.Scheduled:
-        """Add a job again and again: `every` so many seconds, or by `cron` in a `zone`. The same definition again
+        """Add a job repeatedly: `every` so many seconds, or by `cron` in a `zone`. Sending the same definition again
         changes nothing."""
         return await self._ask(commands.schedule(name, topic, body, **fields))
 
@@ -89,7 +89,7 @@ class AsyncClient:
         return await self._ask(commands.schedules(**fields))
 
     async def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
-        """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
+        """Reserve the next ready job of a topic, or of the first of several topics that has a ready job."""
         return await self._ask(commands.pop(topics, **fields))
 
     async def pop_many(self, topics: str | Sequence[str], count: int, **fields: Unpack[fields.PopFields]) -> list[Job]:
@@ -105,7 +105,7 @@ class AsyncClient:
         return await self._ask(commands.touch(job, **fields))
 
     async def release(self, job: Job | str, **fields: Unpack[fields.ReleaseFields]) -> answers.Timed:
-        """Give a job back: due after `delay`, or by default after the next step of its back-off."""
+        """Return a job to the queue: due after `delay`, or by default after the next step of its back-off."""
         return await self._ask(commands.release(job, **fields))
 
     async def bury(self, job: Job | str, **fields: Unpack[fields.BuryFields]) -> answers.Settled:
@@ -121,8 +121,8 @@ class AsyncClient:
         return await self._ask(commands.get(id))
 
     async def explain(self, id: str, life: float | Literal["all"] | None = None) -> answers.Explained:
-        """Why a job is where it is, and what happened to it. `life`: its number, from 1 on, or when it was created, or
-        all; None: the newest."""
+        """Explain why a job is in its state, and what happened to it. `life`: which life of the job, by its number
+        (from 1) or its creation time, or `all`; None for the newest."""
         return await self._ask(commands.explain(id, life))
 
     async def run(self, id: str) -> answers.Timed:
@@ -155,8 +155,8 @@ class AsyncClient:
         self, prefix: str, topic: str | None = None, **fields: Unpack[fields.FindFields]
     ) -> answers.Found | answers.SearchBegun:
         """List jobs of a topic whose ids begin with a prefix, without their bodies; pass the answer's `cursor` to get
-        the next page, also after an empty one. Without a topic the search goes on in the background, and `operation`
-        shows it."""
+        the next page, even after an empty one. Without a topic, the search runs in the background, and `operation`
+        shows its results."""
         return await self._ask(commands.find(prefix, topic, **fields))
 
     async def topics(self, **fields: Unpack[fields.TopicsFields]) -> answers.Topics:
@@ -168,16 +168,16 @@ class AsyncClient:
         return await self._ask(commands.stats(topic))
 
     async def forecast(self, topic: str | None = None, hours: int | None = None) -> answers.Forecast:
-        """How many jobs fall due when in the next `hours`, 1 to 744 (24 by default), and what schedules are going to
-        add; of one topic, or of all together."""
+        """Forecast how many jobs fall due, and how many jobs schedules will add, over the next `hours`, 1 to 744 (24 by
+        default); for one topic, or for all topics together."""
         return await self._ask(commands.forecast(topic, hours))
 
     async def figures(self, **fields: Unpack[fields.FiguresFields]) -> answers.Figures:
-        """Rates and lateness over time, minute by minute unless `step` says otherwise, over all instances."""
+        """Rates and lateness over time, by minute unless `step` says otherwise, across all instances."""
         return await self._ask(commands.figures(**fields))
 
     async def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
-        """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
+        """Make pops of the topic return no jobs, for `seconds` or until the topic is resumed."""
         return await self._ask(commands.pause(topic, seconds))
 
     async def resume(self, topic: str) -> answers.Resumed:
@@ -189,15 +189,15 @@ class AsyncClient:
         return await self._ask(commands.purge(topic, **fields))
 
     async def workers(self, topic: str | None = None) -> answers.Workers:
-        """List the workers that poll: their topics, the instance that they poll at, and the jobs that they have."""
+        """List the workers that poll: the topics and the instance that each polls, and its reserved jobs."""
         return await self._ask(commands.workers(topic))
 
     async def instances(self) -> answers.Instances:
-        """List the processes of the service: where each runs, its version, the timers that it holds."""
+        """List the processes of the service: where each runs, its version, and the timers that it holds."""
         return await self._ask(commands.instances())
 
     async def health(self) -> answers.Health:
-        """What is wrong with the service, or may become so."""
+        """Report what is wrong with the service, or may go wrong."""
         return await self._ask(commands.health())
 
     async def operation(self, do: str, **fields: Unpack[fields.OperationFields]) -> answers.OperationTold:
@@ -210,7 +210,7 @@ class AsyncClient:
         return await self._ask(commands.leave(worker))
 
     async def actions(self, **fields: Unpack[fields.ActionsFields]) -> answers.Actions:
-        """What people and operators did, the newest first; pass the answer's `cursor` to get the next page."""
+        """List what people and operators did, newest first; pass the answer's `cursor` to get the next page."""
         return await self._ask(commands.actions(**fields))
 
     async def settings(self) -> answers.SettingsShown:
@@ -226,19 +226,19 @@ class AsyncClient:
         return await self._ask(commands.token(action, **fields))
 
     async def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
-        """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
+        """Send up to 1,000 commands, in the protocol's form, in one request. Returns each command's answer or error."""
         return await self.send_many(commands, self.route())
 
     def route(self) -> Route:
-        """For a worker's loop, which keeps trying addresses from one request to the next."""
+        """Return a route for a worker's loop, which remembers the addresses tried from one request to the next."""
         return Route(self._addresses)
 
     async def send(self, command: Command[T], route: Route) -> T:
-        """For the worker: a command, by this route."""
+        """Send a command by this route, for the worker."""
         return await self._run(one(command, route, self._options.retry_for_s, self._options.loads))
 
     async def send_many(self, commands: Sequence[Mapping[str, Any]], route: Route) -> list[Answer | JobQueueError]:
-        """For the worker: a batch, by this route."""
+        """Send a batch by this route, for the worker."""
         return await self._run(many(commands, route, self._options.retry_for_s, self._options.loads))
 
     async def _ask(self, command: Command[T]) -> T:
@@ -261,7 +261,7 @@ class AsyncClient:
         authorization = token.authorization
         try:
             reply = await self._connections.post(request, authorization)
-            if reply.status == UNAUTHORIZED and token.is_replaced(authorization):  # and nothing was done
+            if reply.status == UNAUTHORIZED and token.is_replaced(authorization):  # the refused request did nothing
                 reply = await self._connections.post(request, token.authorization)
         except Unreachable as error:
             return error

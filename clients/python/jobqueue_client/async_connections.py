@@ -31,13 +31,13 @@ class AsyncConnections:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._known = {url for url in options.urls if url.lower().startswith("https:")}
-        """The URLs whose scheme is right."""
+        """The URLs whose scheme is known to be right."""
         # Thousands of concurrent calls share this many connections, and queue before their time-outs begin. Pops that
-        # wait for a job do not count: they would hold up the adds that are to end their wait.
+        # wait for a job do not count: they would hold up the adds that would end their wait.
         self._free = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
     async def post(self, request: Request, authorization: str | None) -> Reply:
-        """Send a request and read its reply. Raises Unreachable, and RuntimeError once they are closed."""
+        """Send a request and read its reply. Raises Unreachable, or RuntimeError after `close`."""
         headers = self._options.headers_with(authorization)
         if request.wait_s:
             return await self._post(request, headers)
@@ -77,7 +77,7 @@ class AsyncConnections:
         # aiohttp warns about large bytes objects, which it writes at once; it sends a file in chunks.
         body = request.data if len(request.data) < _LARGE_BYTES else io.BytesIO(request.data)
         connect_s = self._options.connect_timeout_s
-        # `total` bounds a reply that trickles in; a shorter one could expire before there is a connection.
+        # `total` bounds a reply that trickles in; a shorter `total` could expire before the connection is open.
         timeout = aiohttp.ClientTimeout(total=connect_s + within_s, connect=connect_s, sock_read=within_s)
         async with self._open_session().post(
             command_url(request.url), data=body, headers=headers, timeout=timeout, allow_redirects=False

@@ -1,8 +1,8 @@
 """Calls: what is sent for a command or a batch, when it is repeated, and its result. Without any I/O.
 
-A call is a generator. It yields what its client is to do next, a Request to send or a pause in seconds, and is sent the
-Reply, or the Unreachable that came instead. It returns the result of the client's method, and raises its error.
-Commands travel as compact JSON.
+A call is a generator. It yields what its client must do next: a Request to send, or a pause in seconds. After a
+Request, the client sends it the Reply, or Unreachable if no reply arrived. The call returns the result of the client's
+method, or raises the method's error. Commands are sent as compact JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def encode(value: Any) -> bytes:
 
 
 def read(reply: Reply, command: Mapping[str, Any] | None = None, loads: Loads = loads) -> Answer:
-    """The answer to a command. Raises Refused, or Unreachable for a reply that no job queue sends."""
+    """The answer to a command. Raises Refused, or Unreachable for a reply that is not from a job queue."""
     answer = _parsed(reply, loads)
     if not _is_answer(answer):
         raise _foreign(reply)
@@ -38,7 +38,7 @@ def read(reply: Reply, command: Mapping[str, Any] | None = None, loads: Loads = 
 
 
 def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]], loads: Loads = loads) -> list[Answer | Refused]:
-    """The answers to a batch. Raises as `read` does when the request was refused as a whole."""
+    """The answers to a batch. Raises as `read` does if the whole request was refused."""
     answers = _parsed(reply, loads)
     if not isinstance(answers, list):
         read(reply, loads=loads)
@@ -68,7 +68,7 @@ def _header_s(reply: Reply) -> float | None:
 
 
 def _foreign(reply: Reply) -> Unreachable:
-    """The error for a reply of something else: a proxy whose service is down, or a wrong URL."""
+    """The error for a reply that is not from a job queue: a proxy whose service is down, or a wrong URL."""
     return Unreachable(
         f"the reply is not from a job queue: HTTP status {reply.status}",
         maybe_done=not 300 <= reply.status < 500,
@@ -83,7 +83,7 @@ Call = Generator[Request | float, Reply | Unreachable | None, T]
 
 
 def one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> Call[T]:
-    """One command. Raises the error that it was refused with."""
+    """Run one command. Raises Refused or Unreachable if no retry succeeded."""
     data, wait_s = encode(command.fields), _wait_s(command.fields)
     retries = Retries(retry_for_s, route)
     while True:
@@ -107,7 +107,7 @@ def one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> 
 def many(
     commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float, loads: Loads
 ) -> Call[list[Answer | JobQueueError]]:
-    """A batch: each command's answer or error. Raises only when no command was answered."""
+    """Run a batch; returns each command's answer or error. Raises only if no command was answered."""
     batch = [plain(command) for command in _checked(commands)]
     results: dict[int, Answer | JobQueueError] = {}
     open_numbers = list(range(len(batch)))
@@ -136,7 +136,7 @@ def many(
 
 
 def _checked(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Raises TypeError for what is no list of commands."""
+    """Return the commands as a list. Raises TypeError for anything but a list of commands."""
     wanted = "batch needs a list of commands, such as [{'command': 'stats'}]"
     if isinstance(commands, Mapping | str | bytes) or not isinstance(commands, Iterable):
         raise TypeError(f"{wanted}, not a {type(commands).__name__}")
@@ -156,11 +156,11 @@ def _reply(sent: Reply | Unreachable | None) -> Reply:
 
 def _wait_s(command: Mapping[str, Any]) -> float:
     wait = command.get("wait")
-    return wait if isinstance(wait, int | float) and 0 < wait <= 60 else 0  # any other is refused at once
+    return wait if isinstance(wait, int | float) and 0 < wait <= 60 else 0  # any other value is refused at once
 
 
 def result_of(command: Command[T], answer: Answer) -> T:
-    """The result of a command from its answer. Raises Unreachable for an answer that no job queue sends."""
+    """The result of a command from its answer. Raises Unreachable for an answer that is not from a job queue."""
     try:
         return command.read(answer)
     except (KeyError, TypeError):
@@ -169,5 +169,5 @@ def result_of(command: Command[T], answer: Answer) -> T:
 
 
 def _is_open(command: Mapping[str, Any], result: Answer | JobQueueError) -> bool:
-    """Whether a member of a batch is to be sent again."""
+    """Whether a member of a batch must be sent again."""
     return isinstance(result, JobQueueError) and may_repeat(result, safe=is_safe(command))

@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class Client:
-    """A job queue, for use from any number of threads, and in processes forked from this one.
+    """A client of a job queue, for use from any number of threads, and in processes forked from this one.
 
-    `url`: of the service, including its path prefix if it has one; or `urls`, if several instances share a Redis: when
-    one is down, the next is asked. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`. `retry_for_s`:
-    seconds after the first failure during which temporary failures are retried; 0 turns retries off. `headers`: sent
-    with every request. `token`, or `token_file`, which is read again when its token is refused; else JOBQUEUE_TOKEN.
-    `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose certificates are always checked. `loads`: reads
-    the bytes of an answer, in place of json.loads.
+    `url`: the service's URL, including its path prefix if it has one; or `urls`, if several instances share a Redis:
+    when one instance is down, the next is tried. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`.
+    `retry_for_s`: for how many seconds after the first failure temporary failures are retried; 0 turns retries off.
+    `headers`: sent with every request. `token` or `token_file`: the token to send, by default from JOBQUEUE_TOKEN; the
+    file is read again when its token is refused. `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose
+    certificates are always checked. `loads`: decodes the bytes of an answer, instead of json.loads.
 
     Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
     TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
@@ -70,12 +70,12 @@ class Client:
     def add(
         self, topic: str, body: Any = ..., delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
     ) -> answers.Added:
-        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once. Only with
-        `if_exists` later or sooner it may come without a body: then a job that is there keeps its own."""
+        """Add a job, to be delivered after `delay` or at the time `at`; without either, at once. `body` may be omitted
+        only with `if_exists` later or sooner: an existing job then keeps its body."""
         return self._ask(commands.add(topic, body, delay, **fields))
 
     def schedule(self, name: str, topic: str, body: Any, **fields: Unpack[fields.ScheduleFields]) -> answers.Scheduled:
-        """Add a job again and again: `every` so many seconds, or by `cron` in a `zone`. The same definition again
+        """Add a job repeatedly: `every` so many seconds, or by `cron` in a `zone`. Sending the same definition again
         changes nothing."""
         return self._ask(commands.schedule(name, topic, body, **fields))
 
@@ -88,7 +88,7 @@ class Client:
         return self._ask(commands.schedules(**fields))
 
     def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
-        """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
+        """Reserve the next ready job of a topic, or of the first of several topics that has a ready job."""
         return self._ask(commands.pop(topics, **fields))
 
     def pop_many(self, topics: str | Sequence[str], count: int, **fields: Unpack[fields.PopFields]) -> list[Job]:
@@ -104,7 +104,7 @@ class Client:
         return self._ask(commands.touch(job, **fields))
 
     def release(self, job: Job | str, **fields: Unpack[fields.ReleaseFields]) -> answers.Timed:
-        """Give a job back: due after `delay`, or by default after the next step of its back-off."""
+        """Return a job to the queue: due after `delay`, or by default after the next step of its back-off."""
         return self._ask(commands.release(job, **fields))
 
     def bury(self, job: Job | str, **fields: Unpack[fields.BuryFields]) -> answers.Settled:
@@ -120,8 +120,8 @@ class Client:
         return self._ask(commands.get(id))
 
     def explain(self, id: str, life: float | Literal["all"] | None = None) -> answers.Explained:
-        """Why a job is where it is, and what happened to it. `life`: its number, from 1 on, or when it was created, or
-        all; None: the newest."""
+        """Explain why a job is in its state, and what happened to it. `life`: which life of the job, by its number
+        (from 1) or its creation time, or `all`; None for the newest."""
         return self._ask(commands.explain(id, life))
 
     def run(self, id: str) -> answers.Timed:
@@ -154,8 +154,8 @@ class Client:
         self, prefix: str, topic: str | None = None, **fields: Unpack[fields.FindFields]
     ) -> answers.Found | answers.SearchBegun:
         """List jobs of a topic whose ids begin with a prefix, without their bodies; pass the answer's `cursor` to get
-        the next page, also after an empty one. Without a topic the search goes on in the background, and `operation`
-        shows it."""
+        the next page, even after an empty one. Without a topic, the search runs in the background, and `operation`
+        shows its results."""
         return self._ask(commands.find(prefix, topic, **fields))
 
     def topics(self, **fields: Unpack[fields.TopicsFields]) -> answers.Topics:
@@ -167,16 +167,16 @@ class Client:
         return self._ask(commands.stats(topic))
 
     def forecast(self, topic: str | None = None, hours: int | None = None) -> answers.Forecast:
-        """How many jobs fall due when in the next `hours`, 1 to 744 (24 by default), and what schedules are going to
-        add; of one topic, or of all together."""
+        """Forecast how many jobs fall due, and how many jobs schedules will add, over the next `hours`, 1 to 744 (24 by
+        default); for one topic, or for all topics together."""
         return self._ask(commands.forecast(topic, hours))
 
     def figures(self, **fields: Unpack[fields.FiguresFields]) -> answers.Figures:
-        """Rates and lateness over time, minute by minute unless `step` says otherwise, over all instances."""
+        """Rates and lateness over time, by minute unless `step` says otherwise, across all instances."""
         return self._ask(commands.figures(**fields))
 
     def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
-        """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
+        """Make pops of the topic return no jobs, for `seconds` or until the topic is resumed."""
         return self._ask(commands.pause(topic, seconds))
 
     def resume(self, topic: str) -> answers.Resumed:
@@ -188,15 +188,15 @@ class Client:
         return self._ask(commands.purge(topic, **fields))
 
     def workers(self, topic: str | None = None) -> answers.Workers:
-        """List the workers that poll: their topics, the instance that they poll at, and the jobs that they have."""
+        """List the workers that poll: the topics and the instance that each polls, and its reserved jobs."""
         return self._ask(commands.workers(topic))
 
     def instances(self) -> answers.Instances:
-        """List the processes of the service: where each runs, its version, the timers that it holds."""
+        """List the processes of the service: where each runs, its version, and the timers that it holds."""
         return self._ask(commands.instances())
 
     def health(self) -> answers.Health:
-        """What is wrong with the service, or may become so."""
+        """Report what is wrong with the service, or may go wrong."""
         return self._ask(commands.health())
 
     def operation(self, do: str, **fields: Unpack[fields.OperationFields]) -> answers.OperationTold:
@@ -209,7 +209,7 @@ class Client:
         return self._ask(commands.leave(worker))
 
     def actions(self, **fields: Unpack[fields.ActionsFields]) -> answers.Actions:
-        """What people and operators did, the newest first; pass the answer's `cursor` to get the next page."""
+        """List what people and operators did, newest first; pass the answer's `cursor` to get the next page."""
         return self._ask(commands.actions(**fields))
 
     def settings(self) -> answers.SettingsShown:
@@ -225,7 +225,7 @@ class Client:
         return self._ask(commands.token(action, **fields))
 
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
-        """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
+        """Send up to 1,000 commands, in the protocol's form, in one request. Returns each command's answer or error."""
         return self._run(many(commands, Route(self._addresses), self._options.retry_for_s, self._options.loads))
 
     def _ask(self, command: Command[T]) -> T:
@@ -248,7 +248,7 @@ class Client:
         authorization = token.authorization
         try:
             reply = connections.post(request, authorization)
-            if reply.status == UNAUTHORIZED and token.is_replaced(authorization):  # and nothing was done
+            if reply.status == UNAUTHORIZED and token.is_replaced(authorization):  # the refused request did nothing
                 reply = connections.post(request, token.authorization)
         except Unreachable as error:
             return error

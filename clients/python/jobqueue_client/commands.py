@@ -68,7 +68,7 @@ from jobqueue_client.job import Job
 
 T = TypeVar("T")
 
-_KEEPS_BODY = ("later", "sooner")  # with these in `if_exists`, an add without a body keeps the one that there is
+_KEEPS_BODY = ("later", "sooner")  # with these values of `if_exists`, an add without a body keeps the existing one
 
 
 class Command(NamedTuple, Generic[T]):
@@ -83,7 +83,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def _command(name: str, given: dict[str, Any]) -> Command[Any]:
-    """A command whose answer is given as received."""
+    """A command whose answer is returned as received."""
     return Command(_fields(name, given), _as_it_is)
 
 
@@ -94,7 +94,7 @@ def _fields(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_job(job: Job | str, given: Any) -> dict[str, Any]:
-    """The fields of a command for a job; a Job brings its lease."""
+    """The fields of a command for a job; a Job adds its lease."""
     return {"id": job.id, "lease": job.lease, **given} if isinstance(job, Job) else {"id": job, **given}
 
 
@@ -103,7 +103,7 @@ def _topics(topics: str | Sequence[str]) -> dict[str, Any]:
 
 
 def add(topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[AddFields]) -> Command[Added]:
-    """`body`: `...` is none, and leaves a job that is moved as it is."""
+    """`body`: `...` for no body, so that a job that is moved keeps its body."""
     if not isinstance(delay, int | float | timedelta | None) or isinstance(delay, bool):
         raise TypeError(f"delay must be a number of seconds or a timedelta, not {delay!r}")
     if body is ... and fields.get("if_exists") not in _KEEPS_BODY:

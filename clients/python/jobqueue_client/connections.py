@@ -19,7 +19,7 @@ _PART_BYTES = 1 << 16
 
 
 class _Connection(http.client.HTTPConnection):
-    """One connection. A request leaves in one write, headers and body together."""
+    """One connection. The headers and the body of a request are sent in one write."""
 
     body = b""
     pid = 0
@@ -31,34 +31,34 @@ class _Connection(http.client.HTTPConnection):
         super().send(data + self.body)
 
     def is_usable(self) -> bool:
-        """Whether this process opened it, and it is neither stale nor closed by the peer."""
+        """Return True if this process opened the connection, and it is neither stale nor closed by the peer."""
         if self.pid != os.getpid() or time.monotonic() - self.idle_since > _IDLE_S:
             return False
-        poll = select.poll()  # select() takes no file descriptor above 1023
+        poll = select.poll()  # select() fails for file descriptors above 1023
         poll.register(self.sock, select.POLLIN)
         return not poll.poll(0)
 
 
 class _SecureConnection(_Connection, http.client.HTTPSConnection):
-    """The same over TLS."""
+    """One connection over TLS."""
 
 
 class Connections:
-    """The connections to one address. No thread waits for one: if none is idle, it opens another."""
+    """The connections to one address. A thread never waits for a connection: if none is idle, it opens another."""
 
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
         self._options = options
         parts = urlsplit(command_url(url))
         self._host = parts.hostname or ""
-        self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else http.client searches the host
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else http.client parses the host for one
         self._path = parts.path
         self._is_secure = parts.scheme == "https"
-        self._is_known = self._is_secure  # that the scheme of the URL is right
-        self._idle: deque[_Connection] = deque()  # atomic methods: no lock that a fork could leave held
+        self._is_known = self._is_secure  # True if the scheme of the URL is known to be right
+        self._idle: deque[_Connection] = deque()  # atomic methods: needs no lock, which a fork could leave held
 
     def post(self, request: Request, authorization: str | None) -> Reply:
-        """Send a request and read its reply, which must come within `timeout_s` and its wait. Raises Unreachable."""
+        """Send a request and read its reply, which must arrive within `timeout_s` + `wait_s`. Raises Unreachable."""
         within_s = self._options.timeout_s + request.wait_s
         connection = self._take()
         try:
@@ -145,7 +145,7 @@ class Connections:
 
 
 def _read(response: http.client.HTTPResponse, end: float) -> bytes:
-    """The body, read in parts: its declared length may be a lie, and a trickling sender must not evade the time-out."""
+    """Read the body in parts: its declared length may be wrong, and a trickling sender must not evade the time-out."""
     parts = []
     while part := response.read1(_PART_BYTES):
         parts.append(part)

@@ -23,16 +23,16 @@ class Unreachable(JobQueueError):
         self.maybe_done = maybe_done
         """Whether the service may have executed the command nevertheless."""
         self.for_now = for_now
-        """Whether a retry may help; False for a reply of something that is not a job queue."""
+        """Whether a retry may help; False for a reply that is not a job queue's, except a proxy's 502, 503 or 504."""
         self.retry_after = retry_after
 
     def name(self, command: Mapping[str, Any]) -> None:
-        """Let the message begin with the command that was not answered."""
+        """Put the command that was not answered at the start of the message."""
         self.args = (f"{_subject(command)}{self}",)
 
 
 class Refused(JobQueueError):
-    """The service refused the command. A code that this version does not know is raised as this class itself."""
+    """The service refused the command. An error code that this version does not know raises this class itself."""
 
     code = ""
 
@@ -100,7 +100,7 @@ class TooLarge(Refused):
 
 
 class Unauthorized(Refused):
-    """The request has no valid token: none, an unknown, an expired or a revoked one. Nothing was done."""
+    """The request has no token, or its token is unknown, expired or revoked. Nothing was done."""
 
     code = "UNAUTHORIZED"
 
@@ -119,9 +119,9 @@ class Forbidden(Refused):
     ) -> None:
         super().__init__(answer, status, retry_after, command)
         self.right: str | None = answer.get("right")
-        """The right that the token lacks, if that is why."""
+        """The right that the token lacks, if that is the reason."""
         self.topic: str | None = answer.get("topic")
-        """The topic that the token does not reach, if that is why."""
+        """The topic that the token may not access, if that is the reason."""
 
 
 class NotFound(Refused):
@@ -137,7 +137,7 @@ class NoSuchPath(Refused):
 
 
 class Misdirected(Refused):
-    """The service is not known under the name in the URL: its setting `allowed_hosts` adds names."""
+    """The service does not accept the host name in the URL; its setting `allowed_hosts` adds names."""
 
     code = "MISDIRECTED"
 
@@ -167,7 +167,7 @@ class NotReserved(Refused):
 
 
 class StaleLease(Refused):
-    """The lease is outdated: the job has been handed out again since."""
+    """The lease is outdated: the job has been delivered again since."""
 
     code = "STALE_LEASE"
 
@@ -229,12 +229,12 @@ def refusal(
     retry_after: float | None = None,
     command: Mapping[str, Any] | None = None,
 ) -> Refused:
-    """The error for an answer that refuses a command; `command` is what was sent, if it was a single one."""
+    """The error for an answer that refuses a command. `command`: the refused command, or None for a whole batch."""
     return _BY_CODE.get(str(answer.get("code")), Refused)(answer, status, retry_after, command)
 
 
 def _words(answer: dict[str, Any], code: str, command: Mapping[str, Any]) -> str:
-    """The command and what it is about, the service's sentence, and the state of the job if that does not name it."""
+    """The command and its subject, the service's sentence, and the job's state if the sentence lacks it."""
     said = str(answer.get("error", code))
     state = answer.get("state")
     of_state = f" (the job is {state})" if state and str(state) not in said else ""
@@ -242,7 +242,7 @@ def _words(answer: dict[str, Any], code: str, command: Mapping[str, Any]) -> str
 
 
 def _subject(command: Mapping[str, Any]) -> str:
-    """`delete ord-7: `; nothing for a command without a job, schedule or topic, or a batch."""
+    """A prefix such as `delete ord-7: `; empty for a batch, or a command without a job, schedule or topic."""
     topics = command.get("topics")
     listed = ", ".join(map(str, topics)) if isinstance(topics, list) else ""
     about = command.get("id") or command.get("name") or command.get("topic") or listed

@@ -1,7 +1,7 @@
-"""The fields that the commands take by keyword. docs/protocol.md describes them.
+"""The fields that the commands accept by keyword. docs/protocol.md describes them.
 
-None means that the field is not sent, except for a `body`. Durations are seconds or a timedelta, points in time a
-datetime, unix seconds or RFC 3339; `plain` turns them into what the protocol takes.
+A field that is None is not sent, except `body`. Durations are seconds or a timedelta; points in time are a datetime,
+unix seconds or RFC 3339 text. `plain` converts both to the form of the protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def moment(value: Moment) -> float | str:
 
 
 def _ladder(values: Any) -> Any:
-    """Seconds; also as text, in the form of the command line and of Spark: `15,30`."""
+    """A back-off in seconds; text such as `15,30`, as on the command line and in Spark, becomes a list."""
     if isinstance(values, str) and _LADDER.fullmatch(values):
         return [float(each) for each in values.split(",")]
     return [seconds(value) for value in values] if isinstance(values, list | tuple) else values
@@ -41,7 +41,7 @@ _FILTERED = ("died_from", "died_to", "due_from", "due_to", "created_from", "crea
 
 
 def _filter(given: Any) -> Any:
-    """The filter of an operation; None means that a member is not sent."""
+    """The filter of an operation in the protocol's form, without the members that are None."""
     if not isinstance(given, Mapping):
         return given
     return {name: moment(value) if name in _FILTERED else value for name, value in given.items() if value is not None}
@@ -91,9 +91,9 @@ class ScheduleFields(TypedDict, total=False):
     """Either this or `cron`."""
     cron: str | None
     zone: str | None
-    """Of `cron`, such as Europe/Berlin; None: UTC."""
+    """The time zone of `cron`, such as Europe/Berlin; None for UTC."""
     start: Moment | None
-    """Where `every` counts from; None: now."""
+    """The time from which `every` counts; None for now."""
     jitter: Seconds | None
     catch_up: Literal["none", "last", "all"] | None
     overlap: Literal["allow", "skip"] | None
@@ -162,9 +162,9 @@ class PeekFields(TypedDict, total=False):
     count: int | None
     shard: int | None
     body: bool | None
-    """False: without the bodies of the jobs."""
+    """False to leave out the bodies of the jobs."""
     from_: Moment | None
-    """Only jobs whose time is this or later, delayed, reserved or dead; needs `state`."""
+    """Only jobs that fall due, lose their lease or died at this time or later; needs a `state` other than ready."""
 
 
 class FindFields(TypedDict, total=False):
@@ -181,7 +181,7 @@ class TopicsFields(TypedDict, total=False):
 class FiguresFields(TypedDict, total=False):
     topic: str | None
     since: Moment | None
-    """At most 48 hours ago unless the service keeps figures for another time; 2 hours with a topic."""
+    """At most 48 hours ago, unless the service keeps figures for a different time; at most 2 hours ago with a topic."""
     until: Moment | None
     step: int | None
     """The width of a bin in seconds, a multiple of 60."""
@@ -193,17 +193,17 @@ class PurgeFields(TypedDict, total=False):
 
 
 class Filter(TypedDict, total=False):
-    """Which jobs an operation takes: those that match all that is given."""
+    """Selects the jobs of an operation: those that match every member given."""
 
     topic: str | None
     """A topic, or a pattern with `*` and `?`."""
     state: LiveState | None
     prefix: str | None
-    """How their ids begin."""
+    """The beginning of the ids."""
     cause: Literal["tries", "ttl", "buried"] | None
-    """Of dead letters."""
+    """Why a job died; matches only dead letters."""
     reason: str | None
-    """A part of it."""
+    """A part of the reason."""
     tag: str | None
     died_from: Moment | None
     died_to: Moment | None
@@ -214,23 +214,23 @@ class Filter(TypedDict, total=False):
 
 
 class OperationFields(TypedDict, total=False):
-    """Which of them a `do` takes, docs/protocol.md says."""
+    """docs/protocol.md says which fields each `do` accepts."""
 
     kind: Literal["kick", "delete", "run", "reschedule", "find"] | None
     filter: Filter | None
     shift: Seconds | None
-    """Of a reschedule: how much later the jobs are due; below 0: earlier."""
+    """For a reschedule: how much later the jobs become due; below 0 for earlier."""
     at: Moment | None
-    """When they are due, instead of `shift`."""
+    """For a reschedule: when the jobs become due, instead of `shift`."""
     spread: Seconds | None
     plan: str | None
-    """Of a start: the id of the plan,"""
+    """For a start: the id of the plan."""
     expect: int | None
-    """and its `count`."""
+    """For a start: the `count` of the plan."""
     rate: int | None
-    """Jobs a second."""
+    """Jobs per second."""
     operation: str | None
-    """The id of its plan."""
+    """The id of the operation, which is the id of its plan."""
 
 
 class ActionsFields(TypedDict, total=False):
@@ -243,27 +243,27 @@ class ActionsFields(TypedDict, total=False):
 
 
 class TokenFields(TypedDict, total=False):
-    """Which of them an action takes, docs/protocol.md says."""
+    """docs/protocol.md says which fields each action accepts."""
 
     id: str | None
-    """The 8 characters of the token that are no secret."""
+    """The 8 characters of the token that are not secret."""
     name: str | None
     rights: Sequence[str] | None
     topics: Sequence[str] | None
-    """Patterns with `*` and `?`; none: all topics."""
+    """Patterns with `*` and `?`; None for all topics."""
     expires: float | str | None
-    """Unix seconds, RFC 3339 text, or `never`; default: in 90 days."""
+    """Unix seconds, RFC 3339 text, or `never`; by default in 90 days."""
     rate: int | None
-    """Commands a second."""
+    """Commands per second."""
     burst: int | None
     bytes: int | None
-    """Of bodies, a second."""
+    """Bytes of bodies per second."""
     waits: int | None
     own_ids: bool | None
     certificate: str | None
     keep: Seconds | None
-    """For which the old secret holds, too."""
+    """How long the old secret stays valid too."""
     right: str | None
-    """What is tested: whether it may do this,"""
+    """For a test: the right, or the name of the command, to test."""
     topic: str | None
-    """and reach this topic."""
+    """For a test: the topic that the token must be able to access."""

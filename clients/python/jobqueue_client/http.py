@@ -1,8 +1,8 @@
-"""HTTP as the calls (`calls.py`) see it: a Request goes out, a Reply comes back, or words say why the connection
+"""HTTP as the calls (`calls.py`) see it: a Request is sent, and a Reply is received or `words` say why the connection
 failed.
 
-`connections.py` carries them for threads and `async_connections.py` for asyncio. Neither knows a command or repeats a
-request.
+`connections.py` sends requests for threads and `async_connections.py` for asyncio. Neither knows the commands or
+repeats a request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ssl
 from typing import NamedTuple
 
 UNAUTHORIZED = 401
-"""The status of a refused token, be it the service or a proxy that refuses it."""
+"""The status when the service, or a proxy, refuses the token."""
 
 
 class Request(NamedTuple):
@@ -32,13 +32,13 @@ class Reply(NamedTuple):
 
 
 def command_url(url: str) -> str:
-    """Where the service at this URL takes commands."""
+    """The URL at which the service at `url` accepts commands."""
     return url.rstrip("/") + "/command"
 
 
-# By OpenSSL: the certificate, or one that it was issued by, is signed by itself or by an unknown authority.
+# OpenSSL's codes: the certificate, or one in its chain, is self-signed or signed by an unknown authority.
 _UNTRUSTED = (2, 18, 19, 20, 21)
-# What OpenSSL says of bytes that are not TLS.
+# OpenSSL's reasons for bytes that are not TLS.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
 SPEAKS_TLS = "this port speaks TLS: use https://"

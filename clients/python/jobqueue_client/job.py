@@ -9,7 +9,7 @@ LostReason = Literal["deleted", "stale", "expired", "stopping"]
 
 
 class Lost(Exception):
-    """The handler no longer owns its job; raised by `job.check()`. `reason` is that of `job.lost`."""
+    """The handler no longer owns its job; raised by `job.check()`. `reason` is the value of `job.lost`."""
 
     def __init__(self, reason: LostReason) -> None:
         super().__init__(f"the job is lost: {reason}")
@@ -25,26 +25,26 @@ class Job:
     body: Any
     """The body as it was added, decoded."""
     lease: int
-    """The number of this delivery; finish, touch, release and bury send it along."""
+    """The number of this delivery; finish, touch, release and bury send it."""
     attempt: int
     """The number of deliveries that count, including this one: 1 for the first."""
     tries: int
-    """The limit of `attempt`; 0: none."""
+    """The limit of `attempt`; 0 for no limit."""
     due: float
     """When it was due, in unix seconds."""
     ttr: float
-    """Seconds until the job is delivered again; 0: never, the pop itself finished it."""
+    """Seconds until the job is delivered again; 0 if never, because the pop itself finished it."""
     headers: dict[str, str] | None = None
     ready: float | None = None
-    """When it became ready again, in unix seconds; None at the first delivery, for which `due` says it."""
+    """When it became ready again, in unix seconds; None at the first delivery: see `due`."""
     created: float | None = None
-    """When it was added, in unix seconds: with its id, this names its life. None from an older service."""
+    """When it was added, in unix seconds: with its id, this identifies its life. None from an older service."""
     lost: LostReason | None = field(default=None, init=False)
-    """Why a worker's handler no longer owns the job; None while it does, and always without a Worker."""
+    """Why a worker's handler no longer owns the job; None while it does, and always None without a Worker."""
 
     @classmethod
     def read(cls, answer: dict[str, Any]) -> Self:
-        """The job in a pop's answer. Raises KeyError or TypeError if there is none."""
+        """The job in a pop's answer. Raises KeyError or TypeError if the answer has no job."""
         if not all(isinstance(answer[name], int | float) for name in ("lease", "attempt", "tries", "due", "ttr")):
             raise TypeError("a job lacks its numbers")
         return cls(
@@ -72,6 +72,6 @@ class Job:
             raise Lost(self.lost)
 
     def lose(self, reason: LostReason) -> None:
-        """For the worker: mark the job as lost. The first reason stays."""
+        """Mark the job as lost, for the worker. The first reason is kept."""
         if self.lost is None:
             object.__setattr__(self, "lost", reason)

@@ -23,18 +23,18 @@ _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 Loads = Callable[[bytes], Any]
-"""Reads JSON. Raises ValueError or RecursionError for what is none."""
+"""Decodes JSON. Raises ValueError or RecursionError for invalid JSON."""
 
 
 def loads(data: bytes) -> Any:
-    """What answers are read with unless a client has another one."""
+    """Decode an answer; used unless a client has its own `loads`."""
     return json.loads(data, parse_int=_integer)
 
 
 def _integer(text: str) -> float:
     try:
         return int(text)
-    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
+    except ValueError:  # Python parses at most 4,300 digits; a longer number in one body must not hide other jobs
         return float(text)
 
 
@@ -65,7 +65,7 @@ class Options:
     timeout_s: float
     connect_timeout_s: float
     retry_for_s: float
-    headers: Mapping[str, str] = field(repr=False)  # they may have credentials
+    headers: Mapping[str, str] = field(repr=False)  # they may include credentials
     access: Access
     loads: Loads = loads
 
@@ -125,7 +125,7 @@ class Address:
         self.back_at = self.failed_at + min(_LEFT_OUT_S * 2 ** (min(self.failures, 10) - 1), _LONGEST_LEFT_OUT_S)
 
     def answered(self, begun: float) -> None:
-        """A request that began at `begun` was answered."""
+        """Note that a request that began at `begun` was answered."""
         if self.failures and begun >= self.failed_at:
             self.failures = 0
             self.back_at = -math.inf
@@ -154,7 +154,7 @@ class Route:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is an address that was not tried yet."""
+        """Whether some address has not been tried yet."""
         return not self._all_tried and len(self._tried) < len(self._addresses.order)
 
     def next(self) -> Address:
@@ -167,6 +167,6 @@ class Route:
         return address
 
     def answered(self) -> None:
-        """A request was answered: the next failure is a first one."""
+        """Note that a request was answered: the next failure counts as the first."""
         self._tried.clear()
         self._all_tried = False

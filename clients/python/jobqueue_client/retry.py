@@ -25,7 +25,7 @@ from jobqueue_client.http import Request
 from jobqueue_client.options import Address, Route
 
 _NOT_EXECUTED = (TopicFull, TooFast, NoRoom, ShuttingDown)
-"""Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been."""
+"""Temporary refusals of a command that was not executed; after UNAVAILABLE, it may have been executed."""
 _LONGEST_PAUSE_S = 2.0
 _SAFE = {
     "finish",
@@ -74,23 +74,23 @@ def may_repeat(error: JobQueueError, *, safe: bool) -> bool:
 
 
 def is_gone(error: JobQueueError) -> bool:
-    """Whether the address that was asked is to be left out for a while: it is down or stops, or a proxy says so."""
+    """Whether to leave out the address for a while: its service is down or shutting down, or a proxy says so."""
     return isinstance(error, ShuttingDown) or (isinstance(error, Unreachable) and error.for_now)
 
 
 def is_final(error: JobQueueError) -> bool:
     """Whether no retry can ever help: the service refused the command for a permanent reason.
 
-    A refused token is none: it may be exchanged, and a worker waits for that (`worker.patience`).
+    A refused token is not final: it may be replaced, and a worker waits for that (`worker.report.PATIENCE_S`).
     """
     if not isinstance(error, Refused) or isinstance(error, Unauthorized) or may_repeat(error, safe=True):
         return False
-    return error.status < 500 and not isinstance(error, Internal)  # in a batch, its status is 200
+    return error.status < 500 and not isinstance(error, Internal)  # in a batch, the status of Internal is 200
 
 
 def found_dead(command: Mapping[str, Any], result: object) -> Answer | None:
-    """The answer to an add that was repeated, because it may have been executed, and found the job dead: as likely as
-    not, the attempt before has created it."""
+    """The answer to a repeated add that found its job dead, because an earlier attempt may have created the job; None
+    for any other result."""
     if command.get("command") == "add" and isinstance(result, AlreadyExists) and result.state == "dead":
         return {"success": True, "id": command["id"], "state": "dead", "result": "existing"}
     return None
@@ -99,7 +99,7 @@ def found_dead(command: Mapping[str, Any], result: object) -> Answer | None:
 def pause_s(retry: int, at_least_s: float | None = None) -> float:
     """The pause before the n-th retry, in seconds: random, so that many clients do not return at once.
 
-    `at_least_s`: what the service told all of them; the random time comes on top.
+    `at_least_s`: the pause that the service asked all clients for; the random time is added to it.
     """
     longest = min(_LONGEST_PAUSE_S, 0.05 * 2 ** min(retry, 10))
     return (at_least_s or 0) + random.uniform(0, longest)
@@ -111,7 +111,7 @@ def longest_s(results: Iterable[object]) -> float:
 
 
 class Retries:
-    """The requests of one call: first to each address in turn, then for `for_s` seconds after the first failure."""
+    """The requests of one call: to each address in turn, and retries for `for_s` seconds after the first failure."""
 
     def __init__(self, for_s: float, route: Route) -> None:
         self._for_s = for_s
@@ -119,7 +119,7 @@ class Retries:
         self._count = 0
         self._end: float | None = None
         self.maybe_done = False
-        """Whether an attempt before may have been executed."""
+        """Whether an earlier attempt may have been executed."""
         self._address: Address
         self._begun = 0.0
 
@@ -130,12 +130,12 @@ class Retries:
         return Request(self._address.url, data, wait_s)
 
     def answered(self) -> None:
-        """The request was answered, be it by a refusal."""
+        """Note that the request was answered, even if with a refusal."""
         self._address.answered(self._begun)
         self._route.answered()
 
     def pause_after(self, error: JobQueueError, *, safe: bool) -> float | None:
-        """Seconds to wait before the request is repeated; None if it must not be."""
+        """Seconds to wait before the request is repeated, or None if it must not be repeated."""
         self._note(error)
         if self._end is None:
             self._end = time.monotonic() + self._for_s
@@ -144,7 +144,7 @@ class Retries:
         return 0 if is_gone(error) and self._route.goes_on else self.pause(error.retry_after)
 
     def pause_after_members(self, errors: Sequence[object]) -> float | None:
-        """The same for a batch that was answered, given the errors of the members to repeat, if there are any."""
+        """As `pause_after`, for a batch that was answered. `errors`: the errors of the members to repeat, if any."""
         gone = [error for error in errors if isinstance(error, ShuttingDown)]
         is_away = any(isinstance(error, Unavailable) for error in errors)
         self.maybe_done = self.maybe_done or is_away
@@ -157,7 +157,7 @@ class Retries:
         return 0 if len(gone) == len(errors) and self._route.goes_on else self.pause(longest_s(errors))
 
     def pause(self, at_least_s: float | None) -> float | None:
-        """Seconds to wait before the next retry; None if it would come too late."""
+        """Seconds to wait before the next retry, or None if the retry would be too late."""
         now = time.monotonic()
         self._end = now + self._for_s if self._end is None else self._end
         self._count += 1
@@ -167,7 +167,7 @@ class Retries:
     def _note(self, error: JobQueueError) -> None:
         if is_gone(error):
             self._address.failed(self._begun)
-        elif not isinstance(error, Unavailable):  # after that, the next request goes to the next address
+        elif not isinstance(error, Unavailable):  # after Unavailable, the next request goes to the next address
             self.answered()
         if isinstance(error, Unreachable):  # an earlier attempt may have been executed, too
             error.maybe_done = self.maybe_done = self.maybe_done or error.maybe_done

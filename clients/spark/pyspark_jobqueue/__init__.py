@@ -9,8 +9,8 @@ import sys
 
 from pyspark_jobqueue.connector import DefaultSource
 
-# Spark looks for data sources, and runs them, with the python3 on PATH, unless this is set before its Java starts. In a
-# program that spark-submit started, it has started, and executors may have another path.
+# Spark finds and runs data sources with the python3 on PATH, unless PYSPARK_PYTHON is set before its Java starts. In a
+# program started by spark-submit, Java is already running, and executors may have Python at another path.
 if not {"PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"} & os.environ.keys():
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 

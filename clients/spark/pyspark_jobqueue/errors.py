@@ -24,7 +24,7 @@ class Refused(JobQueueError):
         super().__init__(f"{doing}: {answer.get('error')} ({self.code})")
 
     def __reduce__(self) -> tuple[type[Refused], tuple[Mapping[str, Any], str]]:
-        return type(self), (self.answer, self.doing)  # it is pickled from the tasks to the driver
+        return type(self), (self.answer, self.doing)  # the error is pickled from the tasks to the driver
 
 
 class Unreachable(JobQueueError):
@@ -32,7 +32,7 @@ class Unreachable(JobQueueError):
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """How the sentence about an unknown name goes on: with the nearest of those that are known, or with its end."""
+    """The end of a sentence about an unknown name: the nearest known name as a suggestion, or just a full stop."""
     spelt = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), spelt, 1)
     return f"; did you mean {spelt[near[0]]}?" if near else "."

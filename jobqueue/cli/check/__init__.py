@@ -1,3 +1,3 @@
 """`jobqueue check`: findings about the settings, Redis, a running service and its jobs. `jobqueue doctor` asks for
-more, and puts all of it into a file for a report of a bug.
+more, and writes everything to a file for a bug report.
 """

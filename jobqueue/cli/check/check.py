@@ -1,6 +1,6 @@
 """`jobqueue check`: what an operator should know before or while a service runs. It changes nothing.
 
-It founds no namespace and starts no server. Each finding is a line that begins with `ok`, `warn` or `bad`.
+It creates no namespace and starts no server. Each finding is a line that begins with `ok`, `warn` or `bad`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ANSWER_S = 5.0  # for the embedded Redis
 
 
 async def check(flags: Mapping[str, Any], file: settings.File | None, files: AccessFields | None = None) -> Findings:
-    """All findings, one after the other. `files`: what to show the service, if it runs."""
+    """All findings, one after the other. `files`: the token and TLS files for asking the service, if it runs."""
     for finding in check_packages():
         yield finding
     try:
@@ -61,13 +61,14 @@ async def check(flags: Mapping[str, Any], file: settings.File | None, files: Acc
         yield Finding("warn", "service", sentence)
     if not url:
         yield Finding("ok", "service", "it will listen on any free port, so none was asked")
-    elif whose is not Whose.OTHERS or not sources:  # without any setting, the service that is there is meant
+    elif whose is not Whose.OTHERS or not sources:  # without any setting, the user means the running service
         async for finding in check_running(url, files, absent="warn", is_known=whose is not Whose.OTHERS):
             yield finding
 
 
 async def _of_start(chosen: Settings, redis: str, whose: Whose) -> Findings:
-    """What a start with these settings would find. `redis`: where its Redis is; empty: it would be started."""
+    """What a start with these settings would find. `redis`: the URL of its Redis, or an empty string if it is the
+    embedded Redis and not running."""
     refused = set()
     async for finding in check_start(chosen, runs=whose is Whose.OURS):
         refused.add(finding.subject)
@@ -93,7 +94,7 @@ async def _of_start(chosen: Settings, redis: str, whose: Whose) -> Findings:
 
 
 def _place_of(chosen: Settings) -> str:
-    """Which Redis and namespace are looked at."""
+    """Which Redis and namespace are examined."""
     where = without_secret(chosen.redis) if chosen.redis else f"embedded, in {_of(chosen).data}"
     return f"Redis: {where}; namespace: {chosen.namespace}"
 
@@ -103,7 +104,7 @@ def _of(chosen: Settings) -> EmbeddedRedis:
 
 
 def _console(chosen: Settings) -> Iterator[Finding]:
-    """Why the process of the console would not start: it reads these files itself, when `serve` has begun."""
+    """Why the console's process would not start: this process reads its files itself, after `serve` has begun."""
     try:
         options_of(chosen, "", chosen.console_port)
     except SettingsError as error:
@@ -111,7 +112,8 @@ def _console(chosen: Settings) -> Iterator[Finding]:
 
 
 async def redis_of(chosen: Settings) -> str:
-    """The URL of the Redis of these settings; empty: it would be the embedded one, which does not run."""
+    """The URL of the Redis of these settings, or an empty string if that is the embedded Redis and it is not
+    running."""
     if chosen.redis:
         return chosen.redis
     embedded = _of(chosen)
@@ -119,8 +121,8 @@ async def redis_of(chosen: Settings) -> str:
 
 
 def _embedded(chosen: Settings, *, is_listening: bool, is_ours: bool) -> Finding:
-    """The finding about the embedded Redis, or about the one that would be started. `is_ours`: the service of these
-    settings runs, and so has the data directory."""
+    """The finding about the embedded Redis that runs, or that would be started. `is_ours`: True if the service with
+    these settings is running, and therefore holds the data directory."""
     embedded = _of(chosen)
     try:
         if not is_ours:
@@ -139,12 +141,12 @@ async def _listens(embedded: EmbeddedRedis) -> bool:
     try:
         async with asyncio.timeout(_ANSWER_S):
             return await embedded.seen()
-    except TimeoutError:  # it does, and does not answer: the next checks report that
+    except TimeoutError:  # it listens, but does not answer, which the next checks report
         return True
 
 
 async def _redis(url: str, chosen: Settings, *, asks_journal: bool) -> Findings:
-    """The findings about Redis, and about the journal of what it has."""
+    """The findings about Redis and, if `asks_journal`, about its journal."""
     redis, is_usable = None, False
     try:
         try:

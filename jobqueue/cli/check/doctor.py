@@ -1,6 +1,6 @@
-"""`jobqueue doctor`: what `jobqueue check` finds, what a running service reports of itself, and a bundle of it all.
+"""`jobqueue doctor`: what `jobqueue check` finds, what a running service reports about itself, and a bundle of both.
 
-The bundle is a .tar.gz of text files for a report of a bug. It goes to strangers, so it has no secrets, and nothing
+The bundle is a .tar.gz of text files for a bug report. It is sent to strangers, so it contains no secrets, and nothing
 about single jobs.
 """
 
@@ -44,7 +44,7 @@ _ADDRESSES = re.compile(r"(slave\d+|master_host|master_port|cluster_.*)\Z")
 
 
 class Bundle:
-    """Files that are collected, then written at once."""
+    """Files that are collected first, then written together."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -54,11 +54,11 @@ class Bundle:
         self._files[name] = "".join(f"{line}\n" for line in lines)
 
     def write(self, path: str) -> None:
-        """Write them into a new file that its owner alone may read, in the place of any other file or link of that
+        """Write the files into a new archive that only its owner may read. It replaces any other file or link of that
         name. Raises OSError."""
         opened, new = tempfile.mkstemp(dir=Path(path).parent)
         try:
-            with open(opened, "wb") as file:  # noqa: PTH123 - has its mode
+            with open(opened, "wb") as file:  # noqa: PTH123 - mkstemp has set its mode
                 self._pack(file)
             Path(new).replace(path)
         except BaseException:
@@ -75,7 +75,7 @@ class Bundle:
 
 
 def versions() -> Iterator[str]:
-    """What runs here: this program, Python, the system, and the libraries that are required."""
+    """The versions of this program, of Python, of the system, and of the required libraries."""
     yield f"jobqueue {__version__}"
     yield f"Python {platform.python_version()}"
     yield platform.platform()
@@ -88,7 +88,7 @@ def versions() -> Iterator[str]:
 
 
 async def redis_facts(url: str, timeout_s: float) -> list[str]:
-    """INFO of each server of a Redis; why there is none, if it cannot be asked."""
+    """The lines of INFO of each server of a Redis, or the reason why it cannot be asked."""
     if not url:
         return ["the embedded Redis is not running"]
     try:
@@ -110,11 +110,11 @@ async def redis_facts(url: str, timeout_s: float) -> list[str]:
 
 _ANSWER_S = 10.0  # for /metrics, which asks Redis about each topic
 _OK = 200
-_NAMES = re.compile(r'[{,](?:topic|token)="')  # of figures that are about one of them
+_NAMES = re.compile(r'[{,](?:topic|token)="')  # of figures about a single topic or token
 
 
 class Patient(NamedTuple):
-    """What is looked at: the service at a URL, or without one what `serve` would start with these settings."""
+    """What is examined: the service at a URL or, without a URL, what `serve` would start with these settings."""
 
     url: str | None
     flags: Mapping[str, Any]
@@ -123,7 +123,7 @@ class Patient(NamedTuple):
 
 
 async def examine(patient: Patient, bundle: Bundle | None) -> Findings:
-    """All findings, which also go into the bundle, with what they do not say."""
+    """All findings. They also go into the bundle, together with versions, settings, and facts about Redis."""
     lines = []
     chosen = None if patient.url else _settings(patient)
     async for finding in _findings(patient, chosen, bundle):
@@ -138,7 +138,7 @@ async def examine(patient: Patient, bundle: Bundle | None) -> Findings:
 
 
 async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: Bundle | None) -> Findings:
-    """`chosen`: the settings of a service that is not at a URL, if they are valid."""
+    """`chosen`: the settings of the service, or None if a URL names the service or the settings are not valid."""
     if patient.url:
         found = check_running(patient.url, patient.files)
     else:
@@ -148,12 +148,12 @@ async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: 
         is_service = is_service and NO_SERVICE not in finding.sentence
         yield finding
     url = patient.url or (url_of(chosen) if chosen else "")
-    if not (url and is_service):  # another program may not answer for as long as a service may take
+    if not (url and is_service):  # another program may stay silent for as long as a service may take
         return
     access = shown(url, patient.files)
     try:
         yield await _bearer(Client(url, access))
-    except Unreachable:  # which is a finding already
+    except Unreachable:  # this is already a finding
         return
     text = await _metrics(url.rstrip("/"), access)
     yield _figures(text)
@@ -162,7 +162,7 @@ async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: 
 
 
 def _settings(patient: Patient) -> settings.Settings | None:
-    """The settings, if they are valid."""
+    """The settings, or None if they are not valid."""
     try:
         return settings.load(patient.flags, patient.file)
     except SettingsError:
@@ -183,7 +183,7 @@ async def _bearer(client: Client) -> Finding:
 
 
 async def _metrics(url: str, access: Access) -> str:
-    """The text of /metrics; empty: it is not for this token, or there is none."""
+    """The text of /metrics, or an empty string if this token may not read it, or nothing answers."""
     headers = {"Authorization": access.token.authorization} if access.token.authorization else {}
     timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
     try:
@@ -197,7 +197,7 @@ async def _metrics(url: str, access: Access) -> str:
 
 
 def _figures(text: str) -> Finding:
-    """A few figures that tell one trouble from another."""
+    """A finding with a few figures that help to tell problems apart."""
     if not text:
         return Finding("ok", "figures", "not seen: /metrics is for tokens with the right metrics")
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]

@@ -1,5 +1,5 @@
 """The part of `jobqueue check` that asks a running service, like any other client: whether it is ready, and what its
-jobs need. It changes nothing, and looks at jobs twice, two seconds apart, to see what grows.
+jobs need. It changes nothing, and looks at jobs twice, two seconds apart, to see which backlogs grow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _LOOK_S = 2.0  # between the two looks
 
 
 async def check_jobs(client: Client, *, judges_schedules: bool) -> Findings:
-    """All findings about the jobs of a service, and about its schedules, by the time of this host."""
+    """All findings about the jobs of a service and, if `judges_schedules`, about its schedules, by the clock of this
+    host."""
     try:
         async with client:
             async for finding in _looked(client, judges_schedules):
@@ -85,7 +86,8 @@ async def check_running(
 ) -> Findings:
     """The findings about a running service and its jobs. Raises UsageError for files that cannot be used.
 
-    `absent`: the level of there being none. `is_known`: its settings and its Redis were examined from here.
+    `absent`: the level of the finding that no service is listening. `is_known`: True if the service's settings and
+    Redis were already examined from here.
     """
     access = shown(url, files or {})
     service = await _service(url.rstrip("/"), access, absent)
@@ -94,7 +96,7 @@ async def check_running(
         return
     own = await _seen_by_itself(Client(url, access))
     for finding in own or ():
-        # It knows what time it is in Redis, by which schedules are late.
+        # The service knows the time of Redis, by which schedules are judged late.
         if finding.subject == "schedules" or not (is_known or _is_looked_at_here(finding)):
             yield finding
     async for finding in check_jobs(Client(url, access), judges_schedules=own is None):
@@ -102,33 +104,34 @@ async def check_running(
 
 
 def _is_looked_at_here(finding: Finding) -> bool:
-    """Return True for what is looked at from here, as what grows shows between two looks, but not for jobs that Redis
-    lost."""
+    """Return True for a finding about something that is also examined from here, because growth only shows between two
+    looks. Return False for the finding about jobs that Redis lost."""
     is_of_jobs = finding.subject == "jobs" and finding.level == "ok"
     return is_of_jobs or finding.subject in ("service", "topics") or finding.subject.startswith("topic ")
 
 
 async def _seen_by_itself(client: Client) -> list[Finding] | None:
-    """What a service finds: its Redis, its journal, who may come in; None from one that does not tell us."""
+    """The findings of a service about its Redis, its journal, and who has access; None if the service does not report
+    them to us."""
     try:
         async with client:
             answer = await client.ask("health")
-    except (Refusal, Unreachable):  # an older one, or our token may not look, which the look at its jobs reports
+    except (Refusal, Unreachable):  # an older service, or our token may not look, which `check_jobs` reports
         return None
     return [Finding(each["level"], each["subject"], each["words"]) for each in answer.fields.get("findings", ())]
 
 
 class Whose(enum.Enum):
-    """Whose the service is that answers where settings would have theirs."""
+    """Who owns the service that answers at the address in our settings."""
 
-    NOBODYS = enum.auto()  # none answers
-    OURS = enum.auto()  # of these settings, as far as it lets us know
-    OTHERS = enum.auto()  # of other settings
+    NOBODYS = enum.auto()  # no service answers
+    OURS = enum.auto()  # it has our settings, as far as it lets us know
+    OTHERS = enum.auto()  # it has other settings
 
 
 async def whose_service(url: str, files: AccessFields | None, redis_url: str, chosen: Settings) -> Whose:
-    """Whose service answers at a URL: ours, if an instance that it lists is in our Redis and namespace, too.
-    `redis_url`: empty, where our Redis does not run. Raises UsageError for files that cannot be used."""
+    """Whose service answers at a URL. It is ours if an instance that it lists is also in our Redis and namespace.
+    `redis_url`: an empty string if our Redis does not run. Raises UsageError for files that cannot be used."""
     access = shown(url, files or {})
     finding = await _service(url, access, "warn")
     if finding.level == "warn" or NO_SERVICE in finding.sentence or SPEAKS_TLS in finding.sentence:
@@ -138,7 +141,7 @@ async def whose_service(url: str, files: AccessFields | None, redis_url: str, ch
             rows = (await client.ask("instances")).fields["instances"]
         its = {(each["host"], each["pid"]) for each in rows if each["pid"]}
         ours = await _instances(redis_url, chosen) if redis_url else set()
-    except (Refusal, Unreachable, JobQueueError):  # who is not told takes it for ours
+    except (Refusal, Unreachable, JobQueueError):  # without these answers, the service counts as ours
         return Whose.OURS
     return Whose.OURS if not its or its & ours else Whose.OTHERS
 
@@ -155,7 +158,7 @@ async def _instances(url: str, chosen: Settings) -> set[tuple[str, int]]:
 
 
 async def _service(url: str, access: Access, absent: Level) -> Finding:
-    """Whether a service answers at a URL."""
+    """The finding whether a service answers at a URL, and is ready."""
     place = without_secret(url) if "@" in url else url
     headers = {} if access.token.authorization is None else {"Authorization": access.token.authorization}
     timeout = aiohttp.ClientTimeout(total=_READY_S)

@@ -1,1 +1,1 @@
-"""The web console as it is started: by `jobqueue console` (`command`), or by a service (`beside`)."""
+"""How the web console is started: by `jobqueue console` (`command`), or by a service (`beside`)."""

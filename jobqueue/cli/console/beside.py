@@ -1,4 +1,4 @@
-"""The process that serves the console beside the workers of a service, so that it holds up no request.
+"""The process that serves the console beside the workers of a service, so that the console delays no request.
 
 It is run as `python -m jobqueue.cli.console.beside NAME SUPERVISOR`, and obeys its supervisor as a worker does
 (jobqueue/workers/worker.py).
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 async def _serve(name: str) -> int:
-    """Serve until SIGTERM; the exit code."""
+    """Serve until SIGTERM, and return the exit code."""
     loop = asyncio.get_running_loop()
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
     loaded = await inbox.message()
@@ -52,7 +52,8 @@ async def _serve(name: str) -> int:
 
 
 async def _answer(inbox: Inbox, listens: asyncio.Event) -> None:
-    """Answer all messages; none of the settings that a running service takes over is of the console."""
+    """Answer all messages, and ignore what they say: none of the settings that a running service reloads concerns the
+    console."""
     await listens.wait()
     while True:
         report("")

@@ -13,8 +13,8 @@ from jobqueue.settings import Settings
 
 
 def options_of(settings: Settings, url: str, port: int, tls: SSLContext | None = None) -> Options:
-    """`url`: of the service; `tls`: whom to trust there; `port`: where the console listens. Raises SettingsError for a
-    file that cannot be used."""
+    """`url`: the URL of the service; `tls`: which authorities to trust there; `port`: the port on which the console
+    listens. Raises SettingsError for a file that cannot be used."""
     return Options(
         url=url,
         tls=tls,

@@ -1,4 +1,4 @@
-"""`jobqueue console`, as it is typed."""
+"""The command `jobqueue console` and its options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PORT = 8001
 
 
 def _trusting(command: Any) -> Any:
-    """Add the options for https services. There is none for a token: each person shows their own."""
+    """Add the options for https services. There is no option for a token: each person shows their own."""
     options = [option for option in access.parameters() if option.name != "token_file"]
     command.__dict__.setdefault("__click_params__", []).extend(reversed(options))
     return command

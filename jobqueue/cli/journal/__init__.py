@@ -1,1 +1,1 @@
-"""The commands of the journal, as they are typed."""
+"""The commands about the journal, and what they do."""

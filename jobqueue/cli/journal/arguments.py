@@ -1,4 +1,4 @@
-"""What the commands of the journal take: which journal they read, and which Redis they talk to."""
+"""The arguments of the journal commands: which journal they read, and which Redis they connect to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Id(click.ParamType[str]):
 
 
 class Pattern(click.ParamType[str]):
-    """Names of topics."""
+    """A pattern of topic names."""
 
     name = "pattern"
 
@@ -65,7 +65,7 @@ def warn_of_password(url: str | None, option: str) -> None:
 
 
 def reaching_redis(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options."""
+    """Add the options that say which Redis and namespace to use."""
     for option in (
         click.option("--namespace", metavar="NS", help="namespace of the service [jq]"),
         click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]"),
@@ -79,7 +79,7 @@ def reaching_redis(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.asynccontextmanager
 async def opened(chosen: Settings) -> AsyncIterator[Shards]:
-    """The namespace of a service, which is not founded where there is none. Raises JobQueueError."""
+    """The namespace of a service, which must exist: it is not created here. Raises JobQueueError."""
     from buckets.errors import Unavailable  # noqa: PLC0415 - help and errors do not wait for it
     from buckets.namespace import join  # noqa: PLC0415
     from buckets.shards import Shards  # noqa: PLC0415
@@ -102,7 +102,7 @@ class CannotBegin(click.ClickException):
 
 
 def parameters(help_text: str) -> list[click.Option]:
-    """The options."""
+    """The options that say which journal to read."""
     return [
         click.Option(["--from", "url_from"], metavar="URL", help=help_text),
         click.Option(["--from-file", "url_file"], metavar="FILE", help="file with its URL, instead of --from"),
@@ -111,7 +111,7 @@ def parameters(help_text: str) -> list[click.Option]:
 
 
 def reading_journal(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: add the options to a command that click makes of a function."""
+    """Returns a decorator that adds the options of `parameters` to a function that becomes a click command."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         command.__dict__.setdefault("__click_params__", []).extend(reversed(parameters(help_text)))
@@ -121,7 +121,7 @@ def reading_journal(help_text: str) -> Callable[[Callable[..., Any]], Callable[.
 
 
 def named(url: str | None, file: str | None) -> str | None:
-    """The URL that the options give; None: they give none. Raises UsageError."""
+    """The URL that the options name, or None if they name none. Raises UsageError."""
     if url is not None and file is not None:
         raise click.UsageError("--from and --from-file exclude each other")
     warn_of_password(url, "--from")

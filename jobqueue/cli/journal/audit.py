@@ -1,4 +1,4 @@
-"""`jobqueue audit`: questions to a journal about many jobs, as they are typed."""
+"""The command group `jobqueue audit`: questions to a journal about many jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def audit_group() -> None:
     """
 
 
-# The questions: what each tells, what it can be grouped by (the first is the default), whether it takes --over.
+# For each question: its help text, what it can be grouped by (the first is the default), and whether it has --over.
 _QUESTIONS: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "late": ("First deliveries that came late, at their workers. --over is a bound of the histogram.", _TIMES, True),
     "waited": ("Deliveries of jobs that had been ready for long.", (*_TIMES, "worker"), True),

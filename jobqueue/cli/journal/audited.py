@@ -1,4 +1,4 @@
-"""What `jobqueue audit` answers: a table, JSON or CSV."""
+"""The answers of `jobqueue audit`, as a table, JSON or CSV."""
 
 from __future__ import annotations
 

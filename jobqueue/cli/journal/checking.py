@@ -1,4 +1,4 @@
-"""`jobqueue journal check`: the events of the journal against the totals of Redis."""
+"""`jobqueue journal check`: compares the events of the journal with the totals of Redis."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ async def _check(shards: Shards, sql: Sql, source: str) -> int:
 
 
 async def _behind(sql: Sql, source: str, shards: int, until_us: int) -> int:
-    """How many shards, after a wait, still lack something that was recorded up to a moment."""
+    """Wait for the journal to catch up, and return how many shards still lack events that were recorded up to
+    `until_us`."""
     left = set(range(shards))
     until = asyncio.get_running_loop().time() + _PATIENCE_S
     while left and asyncio.get_running_loop().time() < until:

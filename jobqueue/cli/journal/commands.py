@@ -1,4 +1,4 @@
-"""`jobqueue journal` and its commands, as they are typed."""
+"""The command group `jobqueue journal` and its commands."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def migrate_command(context: click.Context, url: str | None, to_file: str | None
 def _migrate(url: str) -> tuple[str, str]:
     import asyncio  # noqa: PLC0415 - as above
 
-    address(url)  # before what it may miss is loaded
+    address(url)  # reports a missing library before that is imported
     from jobqueue.journal.database import migrate  # noqa: PLC0415
     from jobqueue.journal.store import Away  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ class _Period(click.ParamType[int]):
 
 
 def _writing_journal(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which journal is written."""
+    """Add the options that say which journal to write."""
     for option in (
         click.option(
             "--source", type=Source(), metavar="NAME", help="this namespace on this Redis, in the journal [namespace]"

@@ -1,4 +1,4 @@
-"""`jobqueue journal run` and `walk`: the processes."""
+"""The processes of `jobqueue journal run` and `jobqueue journal walk`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _AGAIN_S, _LOOK_S = 0.5, 0.1
 
 
 class CannotBegin(Exception):
-    """In words."""
+    """A command cannot begin; the message says why."""
 
 
 def chosen_of(config: str | None, given: Mapping[str, Any]) -> Settings:
-    """The settings, with a journal. Raises CannotBegin."""
+    """The settings, which must name a journal. Raises CannotBegin."""
     names = ("redis", "redis_file", "data", "namespace", "journal", "journal_file")
     try:
         chosen = settings.load({name: given[name] for name in names}, config)
@@ -55,7 +55,8 @@ def chosen_of(config: str | None, given: Mapping[str, Any]) -> Settings:
 
 
 async def refuse_none(url: str) -> None:
-    """Raise CannotBegin, or Refused, where no journal is, or none that answers: only `run` founds one, and waits."""
+    """Raise Refused if there is no journal, or CannotBegin if it does not answer: only `run` creates a journal, and
+    waits for its database."""
     try:
         await (await open_engine(url)).dispose()
     except Away as error:
@@ -63,7 +64,7 @@ async def refuse_none(url: str) -> None:
 
 
 def carry_out(work: Callable[[], Any]) -> int:
-    """Run a command; the exit code."""
+    """Run a command, and return the exit code."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return int(runner.run(work()))
@@ -75,7 +76,7 @@ def carry_out(work: Callable[[], Any]) -> int:
 
 
 def run(config: str | None, given: Mapping[str, Any]) -> int:
-    """`journal run`; the exit code."""
+    """Run `journal run`, and return the exit code."""
     logs.set_up("info", given["log_format"])
 
     async def work() -> int:
@@ -109,12 +110,12 @@ def _answer_scrapes(host: str, port: int, figures: Figures) -> None:
 
 
 def stopped_by_signals() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT; a second one ends the process at once."""
+    """An event that SIGTERM and SIGINT set; a second signal ends the process at once."""
     stop = asyncio.Event()
 
     def request_stop() -> None:
         if stop.is_set():
-            os._exit(LEFT)  # what was begun comes again, and is known by its place
+            os._exit(LEFT)  # unfinished entries are delivered again, and recognized by their place
         stop.set()
 
     stop_on_signals(request_stop)
@@ -123,7 +124,7 @@ def stopped_by_signals() -> asyncio.Event:
 
 @contextlib.asynccontextmanager
 async def joined(chosen: Settings, stop: asyncio.Event) -> AsyncIterator[Shards | None]:
-    """The namespace of a service, as soon as its Redis answers; None: it is to stop. Raises JobQueueError."""
+    """The namespace of a service, once its Redis answers, or None if `stop` is set before. Raises JobQueueError."""
     redis = redis_at(chosen.redis or running_at(Path(chosen.data)), chosen.redis_timeout_s)
     try:
         while not stop.is_set():
@@ -140,13 +141,13 @@ async def joined(chosen: Settings, stop: asyncio.Event) -> AsyncIterator[Shards 
 
 
 def _reading(chosen: Settings) -> Callable[[], Redis]:
-    """Clients on which shards wait for entries."""
+    """Returns a function that makes the Redis clients with which shards wait for entries."""
     url, timeout_s = chosen.redis or running_at(Path(chosen.data)), max(LEAST_TIMEOUT_S, chosen.redis_timeout_s)
     return lambda: redis_at(url, timeout_s)
 
 
 def walk(config: str | None, given: Mapping[str, Any]) -> int:
-    """`journal walk`; the exit code."""
+    """Run `journal walk`, and return the exit code."""
     logs.set_up("error", "text")
 
     async def work() -> int:
@@ -175,14 +176,14 @@ def walk(config: str | None, given: Mapping[str, Any]) -> int:
 
 
 async def _refuse_off(shards: Shards) -> None:
-    """Raise CannotBegin where events are off: nobody would come to the end of a walk there."""
+    """Raise CannotBegin if events are off in a shard: a walk would never end there."""
     for shard in range(len(shards.keys)):
         if (await read_events(shards, shard)).switch is None:
             raise CannotBegin(f"events are off in shard {shard}; `jobqueue journal on` switches them on")
 
 
 async def _walked(shards: Shards, sql: Sql, source: str, stop: asyncio.Event) -> None:
-    """Ask for a walk of each shard, wait for their ends, and stop."""
+    """Request a walk of each shard, wait until all walks have ended, and set `stop`."""
     every = range(len(shards.keys))
     for shard in every:
         await sql.ask_for_walk(source, shard, await shards.now_us())

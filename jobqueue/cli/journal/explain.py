@@ -34,7 +34,8 @@ class _Life(click.ParamType[float | str]):
 
 
 def _number(typed: str) -> float:
-    """The number of a life, or its time in unix seconds; also given as it is printed, in UTC. Below 0: neither."""
+    """The number of a life, or its time in Unix seconds, which may also be typed as it is printed, in UTC. Returns a
+    number below 0 for anything else."""
     with suppress(ValueError):
         return float(typed)
     with suppress(ValueError):

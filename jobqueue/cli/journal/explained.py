@@ -1,4 +1,4 @@
-"""What a job was explained to be, as lines of text. Times are UTC."""
+"""The explanation of a job, as lines of text. Times are UTC."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jobqueue.journal.explaining.words import moment, span
 
 Fields = Mapping[str, Any]
 
-_WIDEST = 78  # of the column how
+_WIDEST = 78  # of the column `how`
 _DAY = len("2026-11-23")
 _EMPTIED, _WENT_BACK = "emptied", "went back"
 _LOSSES = (_EMPTIED, _WENT_BACK)
-"""Lines that say that Redis lost what is above them."""
+"""Lines that say that Redis lost the events above them."""
 
 
 def lines(answer: Fields) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _which(facts: Fields) -> str:
 
 
 def _timeline(timeline: Sequence[Fields]) -> Iterator[str]:
-    """A line for each event, under its day and, of several lives, its life."""
+    """A line for each event, under its day and, if there are several lives, its life."""
     width = max(len(line["what"]) for line in timeline)
     how = min(max(len(line["how"]) for line in timeline), _WIDEST)
     lives = sorted({line["life"] for line in timeline})
@@ -71,7 +71,8 @@ def _timeline(timeline: Sequence[Fields]) -> Iterator[str]:
 
 
 def _told_once(timeline: Sequence[Fields]) -> list[bool]:
-    """For each line whether the loss of its event is told by the line that Redis was emptied."""
+    """For each line, True if the loss of its event is already reported by a later line, which says that Redis was
+    emptied."""
     is_emptied, told = False, list[bool]()
     for line in reversed(timeline):
         if line["what"] in _LOSSES:

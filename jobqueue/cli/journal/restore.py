@@ -1,4 +1,4 @@
-"""`jobqueue restore`, as it is typed."""
+"""The command `jobqueue restore` and its options."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jobqueue.cli import options, times
 from jobqueue.cli.journal.arguments import Id, Pattern, Source, reaching_redis, warn_of_password
 
 _STATES = ("delayed", "ready", "reserved")
-_FAR_S = 1_000_000  # of a spread: more than a week
-# Of which jobs, and how; without them a run is resumed.
+_FAR_S = 1_000_000  # the longest spread: more than a week
+# The options that say which jobs come back, and how; --resume, --forgotten and --tokens go without them.
 _CHOICES = {
     **{"ids": "ID", "topic": "--topic", "every": "--all", "states": "--state", "dead": "--dead"},
     **{"overdue": "--overdue", "spread": "--spread", "as_of": "--as-of"},
@@ -97,7 +97,7 @@ def restore_command(config: str | None, **given: Any) -> None:
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     chosen = {name: option for name, option in _CHOICES.items() if given[name] not in (None, False, ())}
     whole = [option for name, option in chosen.items() if name in ("ids", "topic", "every")]
     for mode in ("resume", "forgotten", "tokens"):

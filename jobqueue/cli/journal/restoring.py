@@ -99,7 +99,8 @@ def _some(ids: list[str], number: int) -> str:
 
 
 def as_json(sums: Sums, run: int | None, stopped: str) -> dict[str, Any]:
-    """The sums; `left` and `older` have ids, `tokens` of a run for tokens ids and names."""
+    """The sums as JSON. `left` and `older` list ids; `tokens`, in a run that restores tokens, lists their ids and
+    names."""
     counts = {name: number for name, number in sums.counts.items() if number}
     left = {name: ids for name, ids in sums.named.items() if name in _LEFT}
     older = sums.named.get("older", [])
@@ -122,7 +123,7 @@ _SHOWN = {
 
 
 def progress() -> Report:
-    """What tells how far a run is: a line a second, on a terminal."""
+    """Returns a function that reports how far a run is: one line a second, on a terminal only."""
     told = float("-inf")
 
     def report(how_far: Progress) -> None:
@@ -146,7 +147,7 @@ class _Work:
     sums: Sums
     report: Report
     number: int | None = None
-    """Of the run; None: none is kept."""
+    """The number of the run, or None if no run has begun, as with --dry-run."""
     _entry: str = ""
     _done_before: int = 0
 
@@ -155,7 +156,7 @@ class _Work:
         return self.sums.counts["put"] + self.sums.counts["ended_again"]
 
     async def begin(self, run: Run, does: str) -> Run:
-        """A run begins, which is noted in the log of actions before it changes anything. Raises JobQueueError."""
+        """Begin a run, and note it in the log of actions before it changes anything. Raises JobQueueError."""
         self.number, self._done_before = run.number, self._done
         topic, ids = self.given["topic"], self.given["ids"]
         about = {"topic": topic, "id": ids[0] if len(ids) == 1 else None, "count": len(ids) if len(ids) > 1 else None}
@@ -167,12 +168,12 @@ class _Work:
     async def end(self, code: str) -> None:
         """Note the outcome of the run, if one began."""
         if self._entry:
-            with contextlib.suppress(JobQueueError):  # as of an action whose service is killed
+            with contextlib.suppress(JobQueueError):  # then it looks like an action whose service was killed
                 await Actions(self.pool).note([{OF: self._entry, "code": code, "done": self._done - self._done_before}])
 
 
 def restore(config: str | None, given: Mapping[str, Any]) -> int:
-    """Carry out the command, and tell; the exit code."""
+    """Carry out the command, print the result, and return the exit code."""
     logs.set_up("error", "text")
     try:
         return asyncio.run(_restore(config, given))
@@ -203,7 +204,7 @@ async def _restore(config: str | None, given: Mapping[str, Any]) -> int:
 
 @contextlib.asynccontextmanager
 async def _opened(chosen: Settings, url: str, source: str) -> AsyncIterator[tuple[Reading, Pool]]:
-    """The journal and the namespace, which is not founded. Raises Refused, Away, JobQueueError."""
+    """The journal and the namespace, both of which must exist already. Raises Refused, Away, JobQueueError."""
     async with contextlib.AsyncExitStack() as stack:
         engine = await open_engine(chosen.journal)
         stack.push_async_callback(engine.dispose)
@@ -221,7 +222,7 @@ async def _opened(chosen: Settings, url: str, source: str) -> AsyncIterator[tupl
 async def _drained(
     chosen: Settings, url: str, source: str, pool: Pool, stale: bool
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Drain, where no `journal run` does, for as long as this is open."""
+    """Drain events into the journal while the context is open, unless a `journal run` does so or `stale` is set."""
     stop, sql = asyncio.Event(), Sql(chosen.journal)
 
     async def drain() -> None:
@@ -237,13 +238,14 @@ async def _drained(
         yield draining
     finally:
         stop.set()
-        with contextlib.suppress(NotCommitted, JobQueueError):  # what is not written comes again
+        with contextlib.suppress(NotCommitted, JobQueueError):  # entries that were not written are delivered again
             await draining
         await sql.close()
 
 
 async def _beside(drained: contextlib.AbstractAsyncContextManager[asyncio.Task[None]], work: _Work) -> str:
-    """Do the work while the journal is drained; why it stopped, or nothing. Raises what keeps it from beginning."""
+    """Do the work while the journal is drained. Returns the reason why the work stopped, or an empty string if it was
+    done. Raises the error that kept it from beginning."""
     async with drained as draining:
         working = asyncio.create_task(_MODES[_mode(work.given)](work))
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -252,7 +254,7 @@ async def _beside(drained: contextlib.AbstractAsyncContextManager[asyncio.Task[N
         if not working.done():
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            draining.result()  # another reader of the source reads another Redis
+            draining.result()  # raises if another reader of the source reads another Redis
         try:
             working.result()
         except asyncio.CancelledError:
@@ -304,7 +306,7 @@ async def _forgotten(work: _Work) -> Sums:
 
 
 async def _ended(work: _Work) -> Sums:
-    """Jobs that ended, as new ones; of the others those that Redis has lost, as they were."""
+    """Restore jobs that ended as new ones. Restore other jobs as they were, if Redis has lost them."""
     choice = _choice(work.given)
     run = None if work.given["dry"] else await _begun(work, choice, "ended")
     stale, rate = work.given["stale"], work.given["rate"]

@@ -18,11 +18,11 @@ from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings
 
 _Turn = Callable[[Shards, int], Awaitable[str]]
-"""Switches a shard; returns what is wrong with it, or nothing."""
+"""Switches a shard. Returns what is wrong with it, or an empty string."""
 
 
 def switch_on(flags: Mapping[str, Any], config: str | None, entries: int, *, touches: bool) -> int:
-    """Switch all shards on, and tell; the exit code."""
+    """Switch events on in all shards, print the result, and return the exit code."""
 
     async def turn(shards: Shards, shard: int) -> str:
         await switch.switch_on(shards, shard, Switch(entries, touches))
@@ -33,7 +33,7 @@ def switch_on(flags: Mapping[str, Any], config: str | None, entries: int, *, tou
 
 
 def switch_off(flags: Mapping[str, Any], config: str | None, *, drop: bool) -> int:
-    """Switch all shards off, and tell; the exit code."""
+    """Switch events off in all shards, print the result, and return the exit code."""
 
     async def turn(shards: Shards, shard: int) -> str:
         dropped, left = await switch.switch_off(shards, shard, drop=drop)
@@ -69,7 +69,7 @@ def _refused(why: str) -> int:
 
 
 async def _switch_all(chosen: Settings, turn: _Turn) -> list[str]:
-    """For each shard what is wrong. Raises JobQueueError when none could be asked."""
+    """For each shard, what is wrong with it, or an empty string. Raises JobQueueError if no shard could be asked."""
 
     async def switched(shards: Shards, shard: int) -> str:
         try:

@@ -1,1 +1,1 @@
-"""`jobqueue operation` and its commands; a search without a topic is one of them."""
+"""`jobqueue operation` and its commands; a search for jobs without a topic is an operation, too."""

@@ -1,4 +1,4 @@
-"""`jobqueue operation` and its commands, as they are typed."""
+"""The command group `jobqueue operation` and its commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("kick", "delete", "run", "reschedule", "find")
 
 
 def _asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which service is asked, and how it is shown."""
+    """Add the options that say which service to ask, and how to show its answer."""
     as_json = click.option("--json", "as_json", is_flag=True, help="print JSON on a terminal too")
     return access.asking(as_json(command))
 

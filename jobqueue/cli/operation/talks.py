@@ -1,4 +1,4 @@
-"""What `jobqueue operation` asks a service, and what it shows of the answers: tables, like those of
+"""What `jobqueue operation` asks a service, and how it shows the answers: as tables, like those of
 `jobqueue.cli.tables`.
 """
 
@@ -23,7 +23,7 @@ _COLOURS = {"running": "green", "paused": "yellow", "failed": "red", "cancelled"
 
 
 def operation(fields: Fields) -> RenderableType:
-    """A line for each thing that is known of an operation."""
+    """A line for each fact about an operation."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -87,7 +87,7 @@ def _facts(fields: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _move(fields: Fields) -> str:
-    """What a reschedule makes of the jobs' times."""
+    """How a reschedule changes the jobs' times, in words."""
     if "shift" in fields:
         return f", {humanize.span(abs(fields['shift']))} {'later' if fields['shift'] > 0 else 'earlier'}"
     spread = f", over {humanize.span(fields['spread'])}" if fields.get("spread") else ""
@@ -112,7 +112,7 @@ def _progress(fields: Fields) -> str:
 
 
 MANY = 1000
-"""Jobs: to change more, their number is typed, and a deletion names the way to export them first."""
+"""To change more jobs than this, the user types their number, and a deletion first shows how to export them."""
 _LOOK_S = 0.5
 _UNPLANNED = ("planning",)
 _UNENDED = ("waiting", "running", "paused")
@@ -136,7 +136,7 @@ async def plan(client: Client, fields: Fields, extras: Extras, out: Output) -> i
 
 
 async def start(wait: bool, client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Start a plan, and perhaps wait for its end."""
+    """Start a plan and, if `wait`, wait until it has ended."""
     if "expect" not in fields:
         fields = {**fields, "expect": await _confirmed(client, fields["plan"], out)}
     answer = await client.ask("operation", do="start", **fields)
@@ -144,7 +144,8 @@ async def start(wait: bool, client: Client, fields: Fields, extras: Extras, out:
 
 
 async def _confirmed(client: Client, plan: str, out: Output) -> int:
-    """The count of a plan, once somebody at the terminal has agreed to it. Raises UsageError where nobody can."""
+    """The count of a plan, once somebody at the terminal has agreed to it. Raises UsageError if there is no terminal to
+    ask on."""
     if not output.can_ask():
         raise click.UsageError("--expect is missing: the count of the plan")
     found = (await client.ask("operation", do="get", operation=plan)).fields
@@ -160,7 +161,7 @@ async def _confirmed(client: Client, plan: str, out: Output) -> int:
 
 
 def _advise_export(found: Fields, out: Output) -> None:
-    """Before many jobs are deleted: how to keep them."""
+    """Say how to export the jobs before many of them are deleted."""
     if found["kind"] == "delete" and found["count"] > MANY:
         wanted = found["filter"]
         state = f" --state {wanted['state']}" if "state" in wanted else ""
@@ -175,7 +176,7 @@ async def steer(do: str, client: Client, fields: Fields, extras: Extras, out: Ou
 
 
 async def get(wait: bool, client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show an operation, perhaps once it has ended."""
+    """Show an operation; if `wait`, once it has ended."""
     return await _shown(wait, client, await client.ask("operation", do="get", **fields), out)
 
 
@@ -209,9 +210,10 @@ async def _shown(wait: bool, client: Client, answer: Answer, out: Output) -> int
 
 
 async def _until_ended(client: Client, answer: Answer) -> Answer:
-    """The answer about an operation that has ended. Meanwhile a bar on the terminal shows how far it is."""
+    """Wait until an operation has ended, and return the answer about it. Meanwhile, a progress bar on the terminal
+    shows how far it is."""
     found = answer.fields
-    total = 0 if found["kind"] == "find" else found["count"]  # how many a find will find, nobody knows
+    total = 0 if found["kind"] == "find" else found["count"]  # nobody knows how many jobs a find will find
     with output.progress(found["kind"], total) as advance:
         before = 0
         while answer.fields["state"] in _UNENDED:
@@ -223,7 +225,7 @@ async def _until_ended(client: Client, answer: Answer) -> Answer:
 
 
 async def _look(client: Client, answer: Answer) -> Answer:
-    """What is known of an operation a while later."""
+    """Ask about an operation again, after a pause."""
     await asyncio.sleep(_LOOK_S)
     return await client.ask("operation", do="get", operation=answer.fields["operation"])
 
@@ -236,7 +238,7 @@ def _show(answer: Answer, out: Output) -> None:
 
 
 def _show_found(answer: Answer, out: Output) -> int:
-    """The ids that a search found, each on a line."""
+    """Show the ids that a search found, each on a line, and return the exit code."""
     found = answer.fields
     if found["state"] != "done":
         _show(answer, out)

@@ -1,6 +1,6 @@
-"""`jobqueue token`: what it asks, of Redis or of a service, and how it shows the answers.
+"""`jobqueue token`: what it asks Redis or a service, and how it shows the answers.
 
-Both answer alike: what is done over Redis goes through the functions of the command `token`.
+Redis and a service give the same answers: requests to Redis go through the functions of the command `token`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from jobqueue.settings import Settings
 
 Fields = dict[str, Any]
 Ask = Callable[[Fields], Awaitable[Fields]]
-"""Asks for one action; its answer. Raises JobQueueError, Refusal, Unreachable."""
+"""Asks for one action, and returns the answer. Raises JobQueueError, Refusal, Unreachable."""
 
 
 def of_service(url: str, access: Access) -> Callable[[Sequence[Fields]], Awaitable[list[Fields]]]:
-    """Asks a service. `access`: what is shown to it."""
+    """Returns a function that asks a service. `access`: the token and the TLS context to use."""
 
     async def ask_all(wishes: Sequence[Fields]) -> list[Fields]:
         async with Client(url, access) as client:
@@ -57,7 +57,7 @@ def of_service(url: str, access: Access) -> Callable[[Sequence[Fields]], Awaitab
 
 
 def of_redis(chosen: Settings) -> Callable[[Sequence[Fields]], Awaitable[list[Fields]]]:
-    """Asks Redis, as whoever may connect there."""
+    """Returns a function that asks Redis, with all rights: whoever may connect there may do everything."""
 
     async def ask_all(wishes: Sequence[Fields]) -> list[Fields]:
         commands = [_command(wish) for wish in wishes]
@@ -87,7 +87,7 @@ def _embedded(chosen: Settings) -> str:
 
 
 def _command(wish: Fields) -> params.Token:
-    """The command that a service would get. Raises BadRequest."""
+    """The command that a service would receive. Raises BadRequest."""
     try:
         command = msgspec.convert(wish | {"command": "token"}, params.Token)
     except msgspec.ValidationError as error:
@@ -98,7 +98,8 @@ def _command(wish: Fields) -> params.Token:
 
 
 async def _logged(issuing: Issuing, actions: Actions, command: params.Token) -> Fields:
-    """The answer to a command, which goes into the log of actions where a service would log it, too."""
+    """Carry out a command, and return the answer. The command is noted in the log of actions if a service would note it
+    there."""
     grant = _operator()
     if not is_action(command, ""):
         return await carry_out(issuing, command, grant)
@@ -113,12 +114,12 @@ async def _logged(issuing: Issuing, actions: Actions, command: params.Token) -> 
 
 
 def _operator() -> Grant:
-    """Who may connect to Redis may do everything."""
+    """A grant of all rights: whoever may connect to Redis may do everything."""
     return Grant(Record(id="", name=operator(), digest="", rights=(ADMIN,), created=0, changed=0), "")
 
 
 def ask(ask_all: Callable[[Sequence[Fields]], Awaitable[list[Fields]]], wishes: Sequence[Fields]) -> list[Fields] | int:
-    """The answers; or an exit code, when an error was told."""
+    """Returns the answers, or an exit code after an error, which is printed."""
     logs.set_up("error", "text")
     try:
         return asyncio.run(ask_all(wishes))  # type: ignore[arg-type]  # it is a coroutine
@@ -137,7 +138,7 @@ def ask(ask_all: Callable[[Sequence[Fields]], Awaitable[list[Fields]]], wishes: 
 
 
 def show_issued(answer: Fields, *, as_json: bool) -> None:
-    """A new token: on standard output it alone, so that it can go to a file or another program."""
+    """Show a new token. Only the token goes to standard output, so that it can be sent to a file or another program."""
     if as_json:
         click.echo(json.dumps(answer))
         return
@@ -148,7 +149,7 @@ def show_issued(answer: Fields, *, as_json: bool) -> None:
 
 
 def record_to(file: str, fields: Fields, *, as_json: bool) -> int:
-    """Create a token whose record is appended to a file instead of being stored; the exit code."""
+    """Create a token, append its record to a file instead of storing it, and return the exit code."""
     token = Token.make()
     try:
         record = new_record(fields, token, operator(), time.time_ns() // 1000)
@@ -169,7 +170,7 @@ def record_to(file: str, fields: Fields, *, as_json: bool) -> int:
 
 
 def show_all(answer: Fields, *, as_json: bool) -> None:
-    """A table of tokens."""
+    """Show a table of tokens."""
     out = Output(as_json)
     if out.as_json:
         click.echo(json.dumps(answer))
@@ -180,7 +181,7 @@ def show_all(answer: Fields, *, as_json: bool) -> None:
 
 
 def show_one(answer: Fields, *, as_json: bool) -> None:
-    """What is kept of a token."""
+    """Show what is stored about a token."""
     out = Output(as_json)
     if out.as_json:
         click.echo(json.dumps(answer))
@@ -189,7 +190,7 @@ def show_one(answer: Fields, *, as_json: bool) -> None:
 
 
 def show_test(answer: Fields, *, as_json: bool) -> int:
-    """Yes or no, and why; the exit code."""
+    """Show yes or no, and why, and return the exit code."""
     if Output(as_json).as_json:
         click.echo(json.dumps(answer))
     else:

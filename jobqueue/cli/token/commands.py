@@ -1,4 +1,4 @@
-"""`jobqueue token` and its commands, as they are typed."""
+"""The command group `jobqueue token` and its commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACE = ("config", "redis", "redis_file", "data", "namespace", "token_file", "c
 
 
 class _Id(click.ParamType[str]):
-    """The id of a token. A whole token is refused: the history of the shell has it now."""
+    """The id of a token. A whole token is refused, because it is in the shell's history once it is typed."""
 
     name = "id"
 
@@ -40,7 +40,7 @@ class _Words(click.ParamType[list[str]]):
 
 
 def _end(typed: str) -> float | str:
-    """When a token ends: after a duration, at a time, or never. Raises ValueError with a sentence."""
+    """When a token ends: after a duration, at a time, or never. Raises ValueError, whose message is a sentence."""
     if typed == NEVER:
         return NEVER
     try:
@@ -79,8 +79,8 @@ def token_group() -> None:
 
 
 def _answers(url: str | None, where: dict[str, Any], *wishes: dict[str, Any]) -> list[dict[str, Any]]:
-    """The answers to some wishes. Exits when one is refused."""
-    from jobqueue.cli.token import asking  # noqa: PLC0415 - loading the service takes 0.3 s; help and errors do not wait for it
+    """The answers to some requests. Exits if one of them is refused."""
+    from jobqueue.cli.token import asking  # noqa: PLC0415 - loading the service takes 0.3 s: help does not wait
 
     config, files = where.pop("config"), access.taken(where)
     others = any(value is not None for value in where.values())

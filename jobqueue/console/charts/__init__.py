@@ -1,4 +1,4 @@
 """Charts as numbers: templates draw them in SVG, with the same numbers in tables below.
 
-A chart takes what the service answers, and knows where each mark stands; what the marks look like is the style's.
+A chart computes the position of each mark from an answer of the service; the style sheet defines how the marks look.
 """

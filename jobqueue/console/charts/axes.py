@@ -1,4 +1,4 @@
-"""The axes of charts: where times and numbers stand, in units of the drawing."""
+"""The axes of charts: the positions of times and numbers, in units of the drawing."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 960, 180
 LEFT, BOTTOM, TOP = 64, 24, 8
-"""Room for what is written beside the axes."""
+"""Room for the labels beside the axes."""
 _DAY_S = 86_400
 
 
 class Tick(NamedTuple):
-    """A mark on an axis: where it is, and the number or the time (unix seconds) that it stands for."""
+    """A mark on an axis: its position, and the number or the time (unix seconds) that it represents."""
 
     at: float
     value: float
 
 
 def x(at: float, begin: float, end: float) -> float:
-    """Where a time stands between the first and the last one."""
+    """The horizontal position of a time between `begin` and `end`."""
     return LEFT + (at - begin) / (end - begin) * (WIDTH - LEFT)
 
 
@@ -31,18 +31,18 @@ def across(begin: float, end: float) -> list[Tick]:
 
 
 def are_days(ticks: list[Tick]) -> bool:
-    """Whether marks at times are days apart."""
+    """Whether marks at times are a day or more apart."""
     return len(ticks) > 1 and ticks[1].value - ticks[0].value >= _DAY_S
 
 
 def up(most: int) -> list[Tick]:
-    """A mark at nothing, one at half of the most, one at the most."""
+    """Three marks: at 0, at half of `most`, and at `most`."""
     room = HEIGHT - TOP - BOTTOM
     return [Tick(round(TOP + room * (1 - part / 2), 1), most * part / 2) for part in range(3)]
 
 
 def round_up(most: float) -> int:
-    """The next number of the form 2, 4 or 10 times a power of ten, which has a half."""
+    """Round up to 2, 4 or 10 times a power of ten, so that half of the result is an integer."""
     unit = 1
     while True:
         for factor in (2, 4, 10):

@@ -9,14 +9,14 @@ from jobqueue.console.charts.axes import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Tick,
 
 
 class Row(NamedTuple):
-    """A span of time: when it begins, for how many seconds, and how many jobs fall due in it."""
+    """A span of time: when it begins, its width in seconds, and how many jobs fall due in it."""
 
     begin: float
     width: int
     jobs: int
     scheduled: int
     parts: tuple[int, ...] = ()
-    """Of the jobs, those of each topic that is drawn by itself; the others are the rest."""
+    """How many of the `jobs` belong to each topic that is drawn separately; the rest belong to other topics."""
 
     @property
     def total(self) -> int:
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """All that is drawn, and the rows of the table."""
+    """Everything that is drawn, and the rows of the table."""
 
     bars: list[Bar]
     across: list[Tick]
@@ -42,11 +42,11 @@ class Chart(NamedTuple):
     rows: list[Row]
     busiest: list[Row]
     is_long: bool
-    """The marks across are days."""
+    """True if the marks across are days."""
     topics: list[str]
-    """Those that are drawn by themselves, from the floor up."""
+    """The topics that are drawn separately, from the bottom up."""
     alarm: float | None
-    """Where the line of the alarm stands; None: there is none, or it is above all that is drawn."""
+    """The vertical position of the alarm line, or None without an alarm, or if it is above everything drawn."""
 
 
 Bins = Sequence[Mapping[str, Any]]
@@ -60,8 +60,9 @@ def forecast(
     topics: Mapping[str, Bins] | None = None,
     alarm: float | None = None,
 ) -> Chart:
-    """Jobs that fall due from now on, in steps of some seconds; a bin that is wider keeps its own width. `topics`: the
-    bins of those that are drawn by themselves; `alarm`: a number of jobs in a step at which a line stands."""
+    """Chart the jobs that fall due from now on, in steps of `step_s` seconds; a wider bin keeps its own width.
+    `topics`: the bins of the topics to draw separately; `alarm`: the number of jobs in a step at which to draw a
+    line."""
     topics = topics or {}
     rows = _with_parts(_rows(bins, step_s), [_rows(own, step_s) for own in topics.values()])
     begin = min([now // step_s * step_s, *(row.begin for row in rows)])
@@ -75,8 +76,8 @@ def forecast(
 
 
 def _with_parts(rows: list[Row], parts: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows with the jobs of each topic. A forecast of a topic may be newer than that of all, so that it has jobs
-    which that one lacks: these are not drawn."""
+    """The rows with the jobs of each topic. The forecast of a topic may be newer than the forecast of all topics, and
+    have jobs that the latter lacks: those jobs are not drawn."""
     by_topic = [{(row.begin, row.width): row.jobs for row in own} for own in parts]
     whole = []
     for row in rows:
@@ -99,8 +100,8 @@ def _rows(bins: Sequence[Mapping[str, Any]], step_s: int) -> list[Row]:
 
 
 def _bars(row: Row, begin: float, end: float, most: int, step_s: int) -> list[Bar]:
-    """One for the jobs of each topic that is drawn by itself, one for all other jobs that are there, and one on top of
-    them for those that schedules add. Where a row is wider than a step, its jobs are spread over it."""
+    """The bars of a row: one for each topic that is drawn separately, one for all other existing jobs, and on top one
+    for the jobs that schedules will add. If the row is wider than a step, its jobs are spread over its width."""
     scale = (HEIGHT - TOP - BOTTOM) * step_s / row.width / most
     left, width = x(row.begin, begin, end), max(1.0, row.width / (end - begin) * (WIDTH - LEFT) - 0.5)
     layers = [(f"part-{number}", jobs) for number, jobs in enumerate(row.parts)]

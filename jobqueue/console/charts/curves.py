@@ -1,4 +1,4 @@
-"""Curves: how often something happened in each minute, as lines over time, each of a dash of its own."""
+"""Curves: how often something happened in each minute, as lines over time, each with its own dash pattern."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _MINUTE_S = 60
 
 
 class Curve(NamedTuple):
-    """A line: its name, and the points of a drawing."""
+    """A line: its name, and its points in the drawing."""
 
     name: str
     points: str
 
 
 class Row(NamedTuple):
-    """A minute: when it begins, and how many of each there were a second."""
+    """A minute: when it begins, and the number per second of each of `RATES`."""
 
     begin: float
     rates: list[float]
 
 
 class Curves(NamedTuple):
-    """All that is drawn, and the rows of the table, the newest first."""
+    """Everything that is drawn, and the rows of the table, newest first."""
 
     curves: list[Curve]
     across: list[Tick]
@@ -35,12 +35,12 @@ class Curves(NamedTuple):
     rows: list[Row]
     summary: str
     is_long: bool
-    """The marks across are days."""
+    """True if the marks across are days."""
 
 
 def rates(found: Mapping[str, Any]) -> Curves:
-    """Adds, deliveries and finishes a second, in an answer to `figures` by the minute. The newest minute is not over,
-    and is left out."""
+    """The curves of adds, deliveries and finishes per second, from an answer to `figures` by minute. The newest minute
+    is not over yet, and is left out."""
     begin, end = found["since"], max(found["until"] - _MINUTE_S, found["since"] + _MINUTE_S)
     rows = _rows(found["bins"], begin, end)
     most = max((rate for row in rows for rate in row.rates), default=0)
@@ -52,7 +52,7 @@ def rates(found: Mapping[str, Any]) -> Curves:
 
 
 def _rows(bins: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[Row]:
-    """A row for each minute, those in which nothing happened too."""
+    """A row for each minute, including minutes in which nothing happened."""
     by_minute = {each["begin"]: each for each in bins}
     minutes = [begin + _MINUTE_S * number for number in range(round((end - begin) / _MINUTE_S))]
     nothing = dict.fromkeys(RATES, 0)
@@ -60,7 +60,7 @@ def _rows(bins: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[R
 
 
 def _scale(most: float) -> float:
-    """What the top stands for: a round number of jobs a second, or a part of one."""
+    """The value at the top of the chart: a round number of jobs per second, or a round fraction up to 1."""
     return round_up(most) if most > 1 else round_up(most * 100) / 100
 
 
@@ -84,7 +84,7 @@ class Spark(NamedTuple):
 
 
 def spark(found: Mapping[str, Any]) -> Spark:
-    """Adds and deliveries a minute, in an answer to `figures` by the minute."""
+    """The curves of adds and deliveries, from an answer to `figures` by minute."""
     begin, end = found["since"], found["until"] - _MINUTE_S
     rows = _rows(found["bins"], begin, end)
     most = max(rate for row in rows for rate in row.rates) or 1

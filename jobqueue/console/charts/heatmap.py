@@ -1,6 +1,6 @@
-"""A heatmap: how many jobs were how late, a column for each span of time and a row for each bucket of lateness.
+"""A heatmap of how late jobs were, with a column for each span of time and a row for each bucket of lateness.
 
-How many is told twice, by the height of a mark within its cell and by its shade, so that nobody needs colours.
+A mark shows the number of jobs twice, by its height within its cell and by its shade, so that nobody needs colours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Column(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The marks of one height and shade, as the path of a drawing: they stand for this number of jobs, or more."""
+    """The marks of one height and shade, as the path of a drawing: each represents `least` jobs or more."""
 
     number: int
     least: int
@@ -34,7 +34,7 @@ class Level(NamedTuple):
 
 
 class Heatmap(NamedTuple):
-    """All that is drawn, and the columns of the table. `rows`: where the name of each bucket stands; `used`: the
+    """Everything that is drawn, and the columns of the table. `rows`: the position of each bucket's name; `used`: the
     buckets that have any jobs."""
 
     height: int
@@ -45,11 +45,11 @@ class Heatmap(NamedTuple):
     columns: list[Column]
     used: list[int]
     is_long: bool
-    """The marks across are days."""
+    """True if the marks across are days."""
 
 
 def heatmap(found: Mapping[str, Any], kind: str) -> Heatmap:
-    """The lateness of one kind (`due_to_ready`, `due_to_delivered`) in an answer to `figures`."""
+    """Chart one kind of lateness (`due_to_ready`, `due_to_delivered`) from an answer to `figures`."""
     begin, end, buckets = found["since"], found["until"], len(found["bounds"]) + 1
     step_s = step_of(end - begin)
     columns = _columns(found["bins"], kind, step_s)
@@ -76,7 +76,7 @@ def _columns(bins: Sequence[Mapping[str, Any]], kind: str, step_s: int) -> list[
 
 
 def _levels(columns: Sequence[Column], begin: float, end: float, step_s: int) -> list[Level]:
-    """The marks; a level begins at a fixed multiple of the one below it."""
+    """The marks by level; each level begins at a fixed multiple of the level below it."""
     most = max((count for column in columns for count in column.counts), default=0)
     leasts = sorted({math.ceil(most ** (part / _LEVELS)) for part in range(_LEVELS)}) if most else []
     paths: defaultdict[int, list[str]] = defaultdict(list)
@@ -97,5 +97,5 @@ def _mark(left: float, width: float, top: float, level: int) -> str:
 
 
 def _top(place: int, buckets: int) -> float:
-    """Where the row of a bucket begins; the latest stands above all."""
+    """The top of a bucket's row; the row of the greatest lateness is at the top."""
     return TOP + (buckets - 1 - place) * _ROW

@@ -1,1 +1,1 @@
-"""The pages: a file each, whose `show` asks what is on the screen, and renders it. `site` says which path is whose."""
+"""The pages, one file each: `show` asks the service for the content and renders it. `site` maps paths to pages."""

@@ -1,4 +1,4 @@
-"""Dead letters: by topic; and of one topic by cause and reason, to be kicked, deleted or exported."""
+"""Dead letters: the topics that have any; and those of one topic by cause and reason, to kick, delete or export."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jobqueue.console.visit import Visit
 
 CAUSES = ("", "tries", "ttl", "buried")
 _MOST_PAGES = 10
-_LOOKED = 1000  # dead letters that a page looks at
+_LOOKED = 1000  # dead letters that a page examines
 _MOST_SHOWN = 200
 _MOST_GROUPS = 12
-_EXPORTED = 100  # a request
+_EXPORTED = 100  # dead letters per request
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """Those of the topic that the address names, or the topics that have any."""
+    """The dead letters of the topic in the URL, or the topics that have any."""
     topic = visit.text("topic")
     if not topic:
         return await _topics(visit)
@@ -62,7 +62,7 @@ async def _topics(visit: Visit) -> web.StreamResponse:
 
 
 def matches(job: Mapping[str, Any], cause: str, reason: str, prefix: str) -> bool:
-    """Whether a dead letter is one that was asked for. The text of a reason is looked for as it is, in any case."""
+    """Whether a dead letter matches the filters. `reason` is plain text, and its case is ignored."""
     return (
         cause in ("", job.get("cause"))
         and reason.lower() in (job.get("reason") or "").lower()
@@ -76,7 +76,7 @@ class _Page(msgspec.Struct):
 
 
 async def export(visit: Visit) -> web.StreamResponse:
-    """All of them as lines of JSON, each as the service gave it, body included."""
+    """All matching dead letters as lines of JSON, each exactly as received, with its body."""
     topic = visit.text("topic")
     cause, reason, prefix = visit.choice("cause", CAUSES), visit.text("reason", 1000), visit.text("prefix")
     cursor, begin = "", visit.moment("from")
@@ -107,18 +107,18 @@ async def export(visit: Visit) -> web.StreamResponse:
 
 
 def _cut_off(request: web.Request) -> None:
-    """End an answer in its middle, so that the browser does not take it for whole."""
+    """Abort a response midway, so that the browser does not treat it as complete."""
     if request.transport:
         request.transport.close()
 
 
 def _line(job: bytes) -> bytes:
-    """Line ends stand between the tokens of a body only; there a space means the same."""
+    """A job on one line. Line ends occur only between the tokens of its body, where a space means the same."""
     return job.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
 def download(name: str) -> dict[str, str]:
-    """The headers of what a browser keeps in a file, and never shows."""
+    """The headers of a response that a browser saves to a file and never shows."""
     return {
         "Content-Type": "application/octet-stream",
         "Content-Disposition": f'attachment; filename="{name}"',

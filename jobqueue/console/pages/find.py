@@ -9,7 +9,7 @@ from jobqueue.console.visit import Visit, together
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """Goes to the job if there is one, else to the topic, else says that there is neither."""
+    """Redirect to the job if it exists, else to the topic if it exists, else say that neither exists."""
     typed = visit.text("q")
     if typed:
         job, topic = await together(_is_job(visit, typed), _is_topic(visit, typed))
@@ -30,7 +30,7 @@ async def _is_topic(visit: Visit, topic: str) -> bool:
 
 
 async def _is_known(visit: Visit, command: str, **fields: object) -> bool:
-    """Whether there is such a thing. What no name can be is none."""
+    """Whether the job or topic exists. An invalid or forbidden name counts as unknown."""
     try:
         return bool((await visit.ask(command, **fields)).get("known", True))
     except Refusal as refusal:

@@ -1,4 +1,4 @@
-"""What the words mean, and the keyboard's shortcuts."""
+"""The meaning of the terms, and the keyboard shortcuts."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from jobqueue.console.visit import Visit
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """It asks the service nothing."""
+    """The page of help, which asks the service nothing."""
     return visit.page("guide", "Help", refresh=False)

@@ -12,11 +12,11 @@ from aiohttp import web
 from jobqueue.console.visit import Visit, together
 
 _SUBJECTS = ("instances", "service", "workers", "redis", "clock", "namespace", "events")
-"""Of the findings of `health`, those of this page; the subject of a server or a namespace has its name, too."""
+"""The subjects of the `health` findings on this page; the name of a server or a namespace follows its subject."""
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """All that are alive, sorted by where they run, and what `health` finds of them and of Redis."""
+    """All live instances, sorted by where they run, and what `health` reports about them and about Redis."""
     answer, health = await together(visit.ask("instances"), visit.ask("health"))
     instances = sorted(answer["instances"], key=_place)
     return visit.page(

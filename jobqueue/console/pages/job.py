@@ -27,13 +27,13 @@ _ACTS = {
     "reserved": ("release", "bury", "delete"),
     "dead": ("kick", "delete"),
 }
-"""What can be done to a job in each state, by the commands."""
+"""The commands that a job in each state allows."""
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """The job that the address names."""
+    """The job in the URL."""
     job_id = visit.text("id")
-    # A page that refreshes itself keeps the body that it has.
+    # A page that refreshes itself keeps the body that it already shows.
     is_refresh = "HX-Request" in visit.request.headers
     is_folded = visit.place.options.hides_bodies and visit.choice("body", ("hidden", "shown")) == "hidden"
     with_body = not (is_folded or is_refresh)
@@ -56,7 +56,7 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 async def _explained(visit: Visit, job_id: str) -> dict[str, Any] | None:
-    """What `explain` says; None: not in time, as when it waits for a journal. Raises Refusal."""
+    """The answer to `explain`, or None if it is late, such as when `explain` waits for a journal. Raises Refusal."""
     try:
         return await visit.ask("explain", id=job_id)
     except Away:
@@ -64,7 +64,7 @@ async def _explained(visit: Visit, job_id: str) -> dict[str, Any] | None:
 
 
 async def _record(visit: Visit, job_id: str, with_body: bool) -> Answer | None:
-    """What `get` says; None: Redis has no record, and only the journal may know the job. Raises Refusal, Away."""
+    """The answer to `get`, or None if Redis has no record: only a journal may know the job. Raises Refusal, Away."""
     try:
         return (await visit.see("get", id=job_id, **({} if with_body else {"body": False}))).answer
     except Refusal as refusal:
@@ -89,7 +89,7 @@ _FACTS = {
 
 
 def _facts(explained: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
-    """What is behind the sentence, beside what the record says."""
+    """The facts behind the sentence, in addition to those in the record."""
     facts = explained["facts"] if explained else {}
     return [(words, facts[name]) for name, words in _FACTS.items() if facts.get(name) is not None]
 
@@ -108,7 +108,7 @@ class Body:
 
 
 def _as_add(job: Mapping[str, Any] | None, body: str | None) -> dict[str, str] | None:
-    """The commands that would add the same job again, to be copied."""
+    """Commands to copy that would add the same job again, or None without a body that is short enough."""
     if job is None or body is None or len(body) > _MOST_COPIED:
         return None
     options = {name: job[name] for name in _ADDED_AS if job.get(name) not in (None, [], {})}

@@ -18,14 +18,14 @@ _ORDERS = {
     "dead": "in the order in which they died",
 }
 TIMES = {"delayed": "Due from", "reserved": "Lease ends from", "dead": "Died from"}
-"""The states whose jobs are listed by time, and what a form calls the time to begin at."""
+"""The states whose jobs are listed by time, and the label of the time to begin at in a form."""
 _FILTERS = {"delayed": "due_from", "dead": "died_from"}
-"""What the filter of an operation calls that time."""
+"""The name of that time in the filter of an operation."""
 _ACTS = {"delayed": ("run", "delete"), "ready": ("delete",), "reserved": ("delete",), "dead": ("kick", "delete")}
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """A page of jobs, without their bodies: from the start, from a time on, or behind another page."""
+    """A page of jobs, without their bodies: from the start, from a time on, or after another page."""
     topic, state, cursor = visit.text("topic"), visit.choice("state", STATES), visit.text("cursor", 500)
     begin = visit.moment("from")
     page = await visit.ask("peek", topic=topic, state=state, count=COUNT, body=False, **place_of(cursor, begin))
@@ -48,12 +48,12 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 def _planned(topic: str, state: str, begin: float | None) -> dict[str, str] | None:
-    """The filter of an operation on all that a list has; None: operations have none for the ends of leases."""
+    """The filter of an operation on all jobs of a list, or None if filters lack its time, like the end of a lease."""
     if begin is None:
         return {"topic": topic, "state": state}
     return {"topic": topic, "state": state, _FILTERS[state]: rfc3339(begin)} if state in _FILTERS else None
 
 
 def place_of(cursor: str, begin: float | None) -> dict[str, Any]:
-    """Where a walk goes on, and the time (unix seconds) from which on it lists jobs, as fields of `peek`."""
+    """The fields of `peek` for where a listing continues, and for the time (unix seconds) from which it lists jobs."""
     return ({"cursor": cursor} if cursor else {}) | ({} if begin is None else {"from": begin})

@@ -1,4 +1,4 @@
-"""Lateness: how late jobs were ready and delivered, minute by minute, of a topic or of all."""
+"""Lateness: how late jobs were ready and delivered, by minute, for one topic or all topics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jobqueue.console.visit import BadQuery, Visit, look_back
 
 HOURS = (1, 3, 6, 12, 24, 48)
 HOURS_OF_TOPIC = (1, 2)
-"""For how long figures of a topic are kept, at most."""
+"""As `HOURS`, for one topic, whose figures are kept for 2 hours at most."""
 _MOST_S = HOURS[-1] * 3600
 _MINUTE_S = 60
-_BY_MINUTE_S = 24 * 3600  # the longest time that is shown by the minute; the service would take a second for more
+_BY_MINUTE_S = 24 * 3600  # the longest period shown by minute; the service would need a second for a longer one
 _COARSE_S = 300
-_EVERY_S, _SELDOM_S = 10, 60  # instances add their figures every 10 s; much of a long time is read again for little
+_EVERY_S, _SELDOM_S = 10, 60  # instances add figures every 10 s; for a long period, much is read and little is new
 _SELDOM_FROM_S = 6 * 3600
 _MOST_SLOWEST = 5
 _KINDS = {
@@ -29,7 +29,7 @@ _KINDS = {
 
 
 class Period(NamedTuple):
-    """From a whole minute to another one, in unix seconds; `is_live`: up to now."""
+    """From one whole minute to another, in unix seconds; `is_live`: True if the period ends now."""
 
     since: float
     until: float
@@ -41,7 +41,7 @@ class Period(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The width of the bins that are asked for, in s."""
+        """The width of the bins to ask for, in seconds."""
         return _MINUTE_S if self.span <= _BY_MINUTE_S else _COARSE_S
 
 
@@ -55,7 +55,7 @@ class Part(NamedTuple):
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """Of the last hours, or of a period that the address names."""
+    """The lateness of the last hours, or of the period in the URL."""
     topic = visit.text("topic")
     period = _period(visit, HOURS_OF_TOPIC if topic else HOURS)
     past = await look_back(visit, topic, **_asked(period))
@@ -76,7 +76,7 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 def _period(visit: Visit, choices: Sequence[int]) -> Period:
-    """Raises BadQuery."""
+    """The period in the URL. Raises BadQuery."""
     hours = min(visit.whole("hours", 1, HOURS[-1], 1), choices[-1])
     since, until = visit.moment("since"), visit.moment("until")
     if since is None and until is None:
@@ -96,7 +96,7 @@ def _whole_minute(unix_s: float) -> float:
 
 
 def _asked(period: Period) -> dict[str, float]:
-    """The fields that name it. The last hour goes without saying: other pages ask for it too."""
+    """The fields of `figures` for a period. The last hour needs none, so that other pages share its answer."""
     step = {} if period.step == _MINUTE_S else {"step": period.step}
     if not period.is_live:
         return {"since": period.since, "until": period.until, **step}
@@ -123,12 +123,12 @@ def _summary(found: Mapping[str, Any], kind: str, verb: str) -> str:
 
 
 def _slowest(bins: Sequence[Mapping[str, Any]], kind: str) -> Sequence[Mapping[str, Any]]:
-    """The bins with the highest p99, each with when it began."""
+    """The bins with the highest p99, each with the time when it began."""
     late = [{"begin": each["begin"], "jobs": sum(each[kind]["counts"]), **each[kind]} for each in bins if each[kind]]
     return sorted(late, key=lambda each: (-each["p99"], -each["p50"]))[:_MOST_SLOWEST]
 
 
 def bounds(found: Mapping[str, Any]) -> list[str]:
-    """The buckets by name, the soonest first."""
+    """The names of the buckets, the least lateness first."""
     ends = [formatting.late(bound) for bound in found["bounds"]]
     return [*(f"≤ {end}" for end in ends), f"> {ends[-1]}"]

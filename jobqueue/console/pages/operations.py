@@ -1,4 +1,4 @@
-"""Operations: the newest, the form that plans one, and one of them."""
+"""Operations: the newest ones, the form that plans an operation, and the page of one operation."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from jobqueue.console.visit import Visit
 
 KINDS = ("kick", "delete", "run", "reschedule")
 RIGHTS = {"reschedule": "update"}
-"""The command whose right a kind needs, where that has another name."""
+"""The command whose right a kind needs, if the command has a different name."""
 ANY_STATE = ("", *STATES)
 TEXTS = ("topic", "prefix", "reason", "tag")
 TIMES = ("due_from", "due_to", "died_from", "died_to", "created_from", "created_to")
 TYPED_ABOVE = 1000
-"""Above so many jobs, the person who starts a plan types how many they expect."""
+"""Above this many jobs, the person who starts a plan must type the number of jobs that they expect."""
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """The newest ones. What the address names is filled into the form."""
+    """The newest operations. Values in the URL are filled into the form."""
     filled = {name: visit.text(name) for name in (*TEXTS, *TIMES)}
     filled |= {"kind": visit.choice("kind", KINDS), "state": visit.choice("state", ANY_STATE)}
     filled |= {"cause": visit.choice("cause", CAUSES)}
@@ -38,7 +38,7 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 async def one(visit: Visit) -> web.StreamResponse:
-    """The operation that the address names. Raises HTTPNotFound."""
+    """The operation in the URL. Raises HTTPNotFound."""
     try:
         found = await visit.ask("operation", do="get", operation=visit.text("id"))
     except Refusal as refusal:
@@ -50,7 +50,7 @@ async def one(visit: Visit) -> web.StreamResponse:
 
 
 def _in_short(operation: dict[str, object]) -> str:
-    """Which jobs, in few words."""
+    """The jobs of an operation, in a few words."""
     wanted = operation["filter"]
     assert isinstance(wanted, dict)
     return f"jobs of {wanted['topic']}" if "topic" in wanted else f"ids that begin with {wanted.get('prefix', '')}"

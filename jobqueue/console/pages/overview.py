@@ -1,4 +1,4 @@
-"""The first page: how much there is, what falls due in the next hour, and what needs somebody."""
+"""The first page: how many jobs exist, how many fall due in the next hour, and what needs attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobqueue.console.pages.jobs import STATES
 from jobqueue.console.questions import Away
 from jobqueue.console.visit import Visit, look_aside, together
 
-_MOST_PAGES = 20  # of a hundred topics; behind them, `stats` takes the longer, the more topics there are
+_MOST_PAGES = 20  # of a hundred topics each; for more, `stats` is asked, which gets slower with each topic
 _MOST_SHOWN = 10
 _MOST_FINDINGS = 20
 _LATELY_S = 300
@@ -68,8 +68,8 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 def _summed(topics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The counts of all topics together. The command `stats` has them too, and reads the due times of all jobs for
-    that, which takes a second where there are a thousand topics."""
+    """The counts of all topics together. The command `stats` returns them too, but to do so reads the due times of all
+    jobs, which takes a second with a thousand topics."""
     counts = Counter[str](dict.fromkeys(STATES, 0))
     for topic in topics:
         counts.update(topic["counts"])
@@ -78,7 +78,7 @@ def _summed(topics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 async def _operations(visit: Visit) -> list[Mapping[str, Any]]:
-    """Those that are going on, where the person may know of them."""
+    """The unfinished operations, or none if the person may not see operations."""
     if not visit.person.may("operation"):
         return []
     found = (await visit.ask("operation", do="list"))["operations"]
@@ -86,7 +86,7 @@ async def _operations(visit: Visit) -> list[Mapping[str, Any]]:
 
 
 async def _findings(visit: Visit) -> list[Mapping[str, Any]] | None:
-    """What is wrong, or may become so, the worst first; None where the service takes too long to look."""
+    """What is wrong, or may go wrong, worst first; None if the service takes too long to check."""
     try:
         found = (await visit.ask("health"))["findings"]
     except Away:
@@ -95,7 +95,8 @@ async def _findings(visit: Visit) -> list[Mapping[str, Any]] | None:
 
 
 def _lately(found: Mapping[str, Any]) -> dict[str, str]:
-    """How late jobs were ready and delivered: the median, and what 99 of 100 did not exceed. Empty without jobs."""
+    """How late jobs were ready and delivered: the median, and the limit that 99 of 100 did not exceed. Empty without
+    jobs."""
     words = {"due_to_ready": "due to ready", "due_to_delivered": "due to delivered"}
     late = {words[kind]: found["total"][kind] for kind in words}
     return {
@@ -109,7 +110,7 @@ def _on_time(found: Mapping[str, Any]) -> OnTime | None:
     if not late:
         return None
     share = sum(late["counts"][: found["bounds"].index(_ON_TIME_S) + 1]) / sum(late["counts"])
-    return OnTime(f"{math.floor(share * 10_000) / 100:g} %", share >= _OBJECTIVE)  # 100 % if all were
+    return OnTime(f"{math.floor(share * 10_000) / 100:g} %", share >= _OBJECTIVE)  # 100 % means all jobs
 
 
 def _parked(working: Mapping[str, Any]) -> int:
@@ -119,5 +120,5 @@ def _parked(working: Mapping[str, Any]) -> int:
 
 
 def _most(topics: Iterable[Mapping[str, Any]], weight: Any) -> list[Mapping[str, Any]]:
-    """The topics that have the most of something, of those that have any."""
+    """The topics with the greatest weight, without those whose weight is 0."""
     return sorted((topic for topic in topics if weight(topic)), key=weight, reverse=True)[:_MOST_SHOWN]

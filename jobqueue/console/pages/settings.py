@@ -1,4 +1,4 @@
-"""The settings in force and where each came from, what topics have of their own, and the virtual topics."""
+"""The settings in force and where each came from, the settings that topics have of their own, and virtual topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobqueue.console.visit import Visit
 
 
 class Row(NamedTuple):
-    """A setting: whose it is where that is a topic, its name, its value as text, and where it came from."""
+    """A setting: its name, its value as text, where it came from, and its topic if it belongs to one."""
 
     name: str
     value: str
@@ -21,12 +21,12 @@ class Row(NamedTuple):
     topic: str = ""
 
     def has(self, text: str) -> bool:
-        """Whether a text is in it, in any case."""
+        """Whether any of its fields contains a text, ignoring case."""
         return any(text.lower() in each.lower() for each in self)
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """All, or those that have a text in their names, values, sources or topics."""
+    """All settings, or those with the searched text in their names, values, sources or topics."""
     searched = visit.text("q")
     try:
         answer = await visit.ask("settings")
@@ -54,7 +54,7 @@ def own_of(policy: Mapping[str, Any]) -> list[Row]:
 
 
 def in_force(answer: Mapping[str, Any], topic: str) -> list[Row]:
-    """What holds for a topic, and where each came from: its own settings, or those of all topics."""
+    """The settings in force for a topic, and where each came from: the topic itself, or the settings for all topics."""
     own = next((policy for policy in answer["policies"] if policy["topic"] == topic), None)
     rows = {row.name: row._replace(source="this topic") for row in own_of(own)} if own else {}
     for each in answer["settings"]:
@@ -65,5 +65,5 @@ def in_force(answer: Mapping[str, Any], topic: str) -> list[Row]:
 
 
 def as_text(value: Any) -> str:
-    """A value as the file of settings has it, without quotes around text."""
+    """A value as in the settings file, but without quotes around text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""One topic: its figures, its limits, what falls due when, who works on it, and what can be done to all of it."""
+"""One topic: its figures, its limits, when its jobs fall due, its workers, and what can be done to all its jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAST_S = lateness.HOURS_OF_TOPIC[-1] * 3600
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """The topic that the address names."""
+    """The topic in the URL."""
     topic = visit.text("name")
     figures, forecast, working, listed, settings, past = await together(
         visit.ask("stats", topic=topic),
@@ -46,7 +46,7 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 async def _settings(visit: Visit) -> dict[str, Any] | None:
-    """Those of the service; None: the token may not see them, or they take too long."""
+    """The settings of the service, or None if the token may not see them or they take too long."""
     try:
         return await visit.ask("settings") if visit.person.may("settings") else None
     except Away:
@@ -54,7 +54,7 @@ async def _settings(visit: Visit) -> dict[str, Any] | None:
 
 
 def _limits(listed: list[dict[str, Any]]) -> list[tuple[str, Any]]:
-    """The limits that the settings of the service give the topic, with their names in words."""
+    """The limits of the topic from the service's settings, with their names in words."""
     words = {
         "max_pending": "most delayed and ready jobs",
         "max_dead": "most dead letters",

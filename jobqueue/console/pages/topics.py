@@ -27,11 +27,11 @@ _MOST_FIRST: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "oldest ready": lambda topic: topic["oldest_ready_s"] or 0,
     "workers": lambda topic: topic["workers"],
 }
-"""What topics are sorted by, besides their names."""
+"""The orders of topics other than by name: each is the highest number first."""
 
 
 async def show(visit: Visit) -> web.StreamResponse:
-    """Topics whose names match, sorted within the page: by name, or the most of something first."""
+    """Topics whose names match, sorted within the page: by name, or by a number with the highest first."""
     pattern, cursor = visit.text("pattern"), visit.text("cursor", 500)
     asked = {"pattern": as_pattern(pattern)} if pattern else {}
     pages, following = await visit.pages("topics", _MOST_PAGES, **asked, **({"cursor": cursor} if cursor else {}))
@@ -52,8 +52,8 @@ async def show(visit: Visit) -> web.StreamResponse:
 
 
 async def _sparks(visit: Visit, topics: Sequence[str]) -> dict[str, Spark]:
-    """Adds and deliveries of the last half hour, of the topics for which the service has them soon. The next look has
-    those of the others: a question that nobody waits for goes on."""
+    """Adds and deliveries of the last half hour, for topics whose figures arrive in time. The next request gets the
+    others: a question continues even if nobody waits for it."""
     since = time.time() // 60 * 60 + 60 - _SPARK_S
     looks = {topic: asyncio.create_task(look_aside(visit, topic, since=since)) for topic in topics}
     if looks:
@@ -68,12 +68,12 @@ async def _sparks(visit: Visit, topics: Sequence[str]) -> dict[str, Spark]:
 
 
 def as_pattern(typed: str) -> str:
-    """What is typed is mostly the start of a name."""
+    """The pattern for typed text, which is usually the start of a name."""
     return typed if "*" in typed or "?" in typed else f"{typed}*"
 
 
 async def show_schedules(visit: Visit) -> web.StreamResponse:
-    """Those whose names match; the one that comes next is on top of its page."""
+    """Schedules whose names match; within the page, the next one to run is first."""
     pattern, cursor = visit.text("pattern"), visit.text("cursor", 500)
     asked = {"pattern": as_pattern(pattern)} if pattern else {}
     page = await visit.ask("schedules", body=False, **asked, **({"cursor": cursor} if cursor else {}))

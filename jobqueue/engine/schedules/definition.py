@@ -23,7 +23,7 @@ class Definition(Struct, omit_defaults=True, kw_only=True):
     topic: str
     every: float | None = None
     start: float | None = None
-    """unix seconds; None: when it was defined."""
+    """unix seconds, or None for the time of its definition."""
     cron: str | None = None
     zone: str = UTC
     jitter: float = 0
@@ -41,8 +41,8 @@ class Definition(Struct, omit_defaults=True, kw_only=True):
     body: Raw
 
     def times(self, start_ms: int) -> Times:
-        """Its times. `start_ms`: where its interval counts from. Raises ValueError for a calendar that this version
-        cannot read."""
+        """The times of the schedule. `start_ms`: the time from which its interval counts. Raises ValueError for a
+        calendar that this version cannot read."""
         if self.every is not None:
             return Interval(ms(self.every), start_ms)
         try:
@@ -57,8 +57,8 @@ class Definition(Struct, omit_defaults=True, kw_only=True):
 
 
 OPTIONS = ("ttr", "priority", "tries", "backoff", "ttl", "retention", "headers", "tags")
-"""What an occurrence has of an add's options."""
-# A default that is spelled out is left out, as msgspec leaves out only what is the very object.
+"""The options of an add that occurrences have, too."""
+# An explicit default is left out here, because msgspec leaves out only the identical object.
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Definition)}
 _TIMING = ("every", "cron", "zone", "jitter", "catch_up", "overlap", "paused")
 
@@ -103,7 +103,7 @@ def _fault(cron: str, error: str) -> str:
 
 
 def encoded(definition: Definition) -> bytes:
-    """As it is kept."""
+    """The definition as it is stored."""
     return msgspec.json.encode(definition)
 
 
@@ -111,5 +111,5 @@ _DECODER = msgspec.json.Decoder(Definition)
 
 
 def decoded(raw: bytes) -> Definition:
-    """Read what is kept. Raises ValueError."""
+    """Read a stored definition. Raises ValueError."""
     return _DECODER.decode(raw)

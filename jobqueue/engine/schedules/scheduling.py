@@ -19,21 +19,21 @@ from jobqueue.schema.fields import LONGEST_NAME
 from jobqueue.schema.params import ms
 
 MOST_CAUGHT_UP = 1000
-"""Occurrences that are made at most of those that could not be made in time."""
+"""The most occurrences that are made late because they could not be made in time."""
 IN_TIME_MS = 60_000
-_FIRST_LOOK_MS = 60_000  # how far back the latest times are sought at first
-_STEPS = 50  # between two rests; a time takes up to 0.1 ms
+_FIRST_LOOK_MS = 60_000  # how far back the first search for the latest times goes
+_STEPS = 50  # times between two rests; computing one takes up to 0.1 ms
 
 
 class Planning:
-    """Plans by the definitions of schedules, and the policies of their topics as they are then."""
+    """Plans occurrences by the definitions of schedules, and by the policies of their topics at that time."""
 
     def __init__(self, policies: Callable[[], Policies]) -> None:
         self._policies = policies
 
     async def plan(self, schedule: Schedule, now: int) -> Plan:
-        """What is due of a schedule at a time (ms since the epoch). Raises ValueError for a definition that it cannot
-        read."""
+        """The plan of what is due in a schedule at `now` (ms since the epoch). Raises ValueError for a definition that
+        it cannot read."""
         definition = decoded(schedule.definition)
         times = definition.times(schedule.start)
         due = await _due(times, schedule.next, now, definition.catch_up)
@@ -50,7 +50,7 @@ class Planning:
 
 
 async def _due(times: Times, first: int, now: int, catch_up: str) -> list[int]:
-    """The times from the first that is due until now for which an occurrence is to be made, in their order."""
+    """The times from `first` until `now` for which an occurrence must be made, in their order."""
     if next(times.after(first), now + 1) > now:
         return [first]
     most = MOST_CAUGHT_UP if catch_up == "all" else 1
@@ -64,7 +64,7 @@ async def _due(times: Times, first: int, now: int, catch_up: str) -> list[int]:
 
 
 async def _until(times: Times, begin: int, end: int) -> list[int]:
-    """The times after one until another. It rests, as many times take a while."""
+    """The times after `begin` and up to `end`. Rests between them, because many times take a while."""
     found: list[int] = []
     later = times.after(begin)
     while True:
@@ -76,8 +76,8 @@ async def _until(times: Times, begin: int, end: int) -> list[int]:
 
 
 def copies_of(policies: Policies, definition: Definition, name: str) -> list[tuple[str, NewJob]]:
-    """The jobs that an occurrence becomes, each with what its id has behind the time: one, or one in each topic of a
-    virtual topic."""
+    """The jobs that an occurrence becomes, each with the part of its id after the time: one job, or one in each topic
+    of a virtual topic."""
     targets = policies.targets(definition.topic)
     add = definition.occurrence(name)
     if not targets:
@@ -97,7 +97,7 @@ class SchedulesPlace(NamedTuple):
 
 
 class ScheduleView(NamedTuple):
-    """A schedule in a listing, what it is, and its next times (ms since the epoch)."""
+    """A schedule in a listing, its definition, and its next times (ms since the epoch)."""
 
     schedule: Schedule
     definition: Definition
@@ -113,14 +113,14 @@ class Scheduling:
         pool_for: Callable[[Sequence[params.Schedule]], Pool | DurablePool],
         policies: Callable[[], Policies],
     ) -> None:
-        """`pool_for`: the pool, or its methods made as durable as commands want it."""
+        """`pool_for`: returns the pool, or its methods made as durable as the commands require."""
         self.schedules = Schedules(pool)
         self._pool_for = pool_for
         self._policies = policies
 
     async def schedule(self, command: params.Schedule, within: str = "") -> tuple[str, int]:
-        """Define a schedule; returns created, existing or replaced, and its next time (ms since the epoch, 0: never).
-        Raises BadField, AlreadyExists where the name is that of a schedule out of reach, NoRoom."""
+        """Define a schedule; returns created, existing or replaced, and its next time (ms since the epoch, or 0 for
+        never). Raises BadField, NoRoom, and AlreadyExists if a schedule out of reach has this name."""
         definition = defined(command)
         self._check_ids(command.name, definition)
         raw = encoded(definition)
@@ -145,7 +145,7 @@ class Scheduling:
         return await (pool.change(command.name, define) if isinstance(pool, DurablePool) else define(pool))
 
     def _check_ids(self, name: str, definition: Definition) -> None:
-        """Raises BadField where the id of a copy would be too long."""
+        """Raises BadField if the id of a copy would be too long."""
         copies = copies_of(self._policies(), definition, name)
         longest = max(len(f"{name}@{_LAST_MS}{suffix}") for suffix, _ in copies)
         if longest > LONGEST_NAME:
@@ -178,7 +178,7 @@ class Scheduling:
         return views, checks.write(following if following.shard < shards else None)
 
     async def all(self, within: str = "") -> AsyncIterator[tuple[Schedule, Definition]]:
-        """All schedules that are within and can be read, each once."""
+        """All schedules that are within reach and can be read, each once."""
         met: set[str] = set()
         for shard in range(len(self.schedules.pool.keys)):
             cursor = None
@@ -191,8 +191,8 @@ class Scheduling:
                         yield schedule, definition
 
     async def late(self, before_ms: int, most: int, within: str = "") -> dict[str, int]:
-        """The next times (ms since the epoch) of schedules that are within, as far as they are before another time. No
-        more than `most` schedules are looked at."""
+        """The next times (ms since the epoch) of schedules within reach, if they are before `before_ms`, by name. Stops
+        after about `most` schedules."""
         late: dict[str, int] = {}
         for shard in range(len(self.schedules.pool.keys)):
             cursor = None
@@ -206,13 +206,14 @@ class Scheduling:
 
 
 def _first(definition: Definition, start_ms: int, seen: Seen) -> int:
-    """The first time that counts, or 0. What was made by an earlier definition is not made again."""
+    """The first time of a new definition, or 0 if there is none. Occurrences that an earlier definition made are not
+    made again."""
     last = seen.schedule.last if seen.schedule else 0
     return next(definition.times(start_ms).after(max(seen.now, last)), 0)
 
 
 def _definition_of(schedule: Schedule) -> Definition | None:
-    """None where it cannot be read, which the log reports when its time comes."""
+    """The definition of a schedule, or None if it cannot be read, which the log reports when its time comes."""
     try:
         definition = decoded(schedule.definition)
         definition.times(schedule.start)
@@ -222,13 +223,13 @@ def _definition_of(schedule: Schedule) -> Definition | None:
 
 
 def _topic_of(schedule: Schedule) -> str:
-    """Its topic; empty where the definition cannot be read."""
+    """The topic of a schedule, or empty if its definition cannot be read."""
     definition = _definition_of(schedule)
     return definition.topic if definition else ""
 
 
 def _view(schedule: Schedule) -> ScheduleView | None:
-    """None where the definition cannot be read."""
+    """The view of a schedule, or None if its definition cannot be read."""
     definition = _definition_of(schedule)
     if definition is None:
         return None

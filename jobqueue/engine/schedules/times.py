@@ -1,8 +1,8 @@
 """The times of a schedule, in ms since the epoch: of an interval, or of a cron expression in a time zone.
 
-Cron expressions are read by cronsim, with its rules for daylight saving, which are those of Debian's cron: where minute
-and hour are fixed, a time that the clock skips comes once, at the end of the gap, and one that it repeats comes at its
-first pass; with a `*` at the beginning of either, and with seconds, all hours count that pass.
+Cron expressions are read by cronsim, with its rules for daylight saving, which are those of Debian's cron: if minute
+and hour are fixed, a time that the clock skips occurs once, at the end of the gap, and a time that the clock repeats
+occurs only the first time; if either begins with a `*`, or there are seconds, every hour that passes counts.
 
 The names of time zones are those of the library tzdata, whatever the machine has, so that all instances accept the same
 ones.
@@ -30,18 +30,18 @@ class Times(Protocol):
     """The times at which a schedule has an occurrence."""
 
     def after(self, ms: int) -> Iterator[int]:
-        """The times later than this one, in their order. Ends where no other is to be found."""
+        """The times later than `ms`, in their order. Ends when no further time is found."""
 
 
 class Interval:
-    """At an interval from a start: the first time is one interval later."""
+    """Times at an interval from a start: the first is one interval after the start."""
 
     def __init__(self, every_ms: int, start_ms: int) -> None:
         self._every_ms = every_ms
         self._start_ms = start_ms
 
     def after(self, ms: int) -> Iterator[int]:
-        """As `Times.after`."""
+        """See `Times.after`."""
         turn = max((ms - self._start_ms) // self._every_ms + 1, 1)
         while True:
             yield self._start_ms + turn * self._every_ms
@@ -57,7 +57,7 @@ class Cron:
         _check(expression)
 
     def after(self, ms: int) -> Iterator[int]:
-        """As `Times.after`. cronsim gives up after 50 years without a match."""
+        """See `Times.after`. cronsim gives up after 50 years without a match."""
         last = datetime.fromtimestamp(ms // 1000, UTC)
         found: datetime | None = last
         while found:
@@ -70,14 +70,14 @@ class Cron:
                     break
 
     def _from(self, time: datetime) -> Iterator[datetime]:
-        """The times later than this one. (Of an hour that the clock repeats, cronsim can give the first pass when it
-        begins in the second.)"""
+        """The times later than `time`. (In an hour that the clock repeats, cronsim may return times of the first pass
+        even if it begins in the second.)"""
         found = (each.astimezone(UTC) for each in CronSim(self._expression, time.astimezone(self._zone)))
         return (each for each in found if each > time)
 
     def _before_change(self, last: datetime, time: datetime) -> datetime | None:
-        """The time that cronsim has passed over between these two, if any. It goes on by whole hours, and so misses
-        what follows a change of the clock by half an hour, as on Lord Howe Island."""
+        """The time that cronsim has skipped between these two, or None. cronsim advances by whole hours, and so misses
+        times after the clock changes by half an hour, as on Lord Howe Island."""
         begin = last - _HOUR
         if (_offset(time, self._zone) - _offset(begin, self._zone)) % _HOUR == timedelta(0):
             return None
@@ -85,7 +85,8 @@ class Cron:
         return first if first < time else None
 
     def _behind(self, change: datetime) -> Iterator[datetime]:
-        """The times since a change of the clock: minute by minute to the next whole hour, and from there."""
+        """The times from a change of the clock on: searched minute by minute to the next whole hour, and normally from
+        there."""
         begin = change
         while begin.astimezone(self._zone).minute:
             end = begin + _MINUTE
@@ -113,7 +114,7 @@ def zone_of(name: str) -> tzinfo:
     """A time zone by its name in the IANA database. Raises KeyError for an unknown one."""
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
-    except (OSError, ValueError):  # such as of a folder of zones
+    except (OSError, ValueError):  # such as for the name of a folder of zones
         raise KeyError(name) from None
 
 
@@ -122,7 +123,7 @@ def _offset(time: datetime, zone: tzinfo) -> timedelta:
 
 
 def _change(begin: datetime, end: datetime, zone: tzinfo) -> datetime:
-    """The second at which the offset of the zone has changed, between two times with different ones."""
+    """The second at which the offset of the zone changed, between two times with different offsets."""
     before = _offset(begin, zone)
     while end - begin > _SECOND:
         middle = begin + timedelta(seconds=(end - begin) // _SECOND // 2)
@@ -143,14 +144,15 @@ def near(name: str) -> str | None:
     """The zone that somebody may have meant by this name: in another case, without its region, or misspelt."""
     known = _by_lower_case()
     meant = name.strip().lower().replace(" ", "_")
-    alike = [each for each in known if "/" in each and each[:3] == meant[:3]]  # to compare with all takes 30 ms
+    alike = [each for each in known if "/" in each and each[:3] == meant[:3]]  # comparing with all takes 30 ms
     found = [meant] if meant in known else get_close_matches(meant, alike, 1, 0.8)
     return known[found[0]] if found else None
 
 
 @cache
 def _by_lower_case() -> dict[str, str]:
-    """By their names, and by those of their cities. Not those of Etc, as Etc/GMT+2 is what others call GMT-2."""
+    """The time zones, by their names and by those of their cities. Those of Etc are left out, because Etc/GMT+2 is what
+    others call GMT-2."""
     common = sorted(name for name in names() if not name.startswith("Etc/"))
     cities = {name.rpartition("/")[2].lower(): name for name in reversed(common)}
     return cities | {name.lower(): name for name in common}

@@ -1,4 +1,5 @@
-"""The answer to `explain`: all that is known of a job, as the wire has it. Times are unix seconds, spans seconds."""
+"""The answer to `explain`: everything that is known about a job, in the wire format. Times are unix seconds, spans are
+seconds."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from jobqueue.journal.explaining.words import moment
 
 ALL = "all"
 Life = float | str | None
-"""Which life is asked for: by its number (from 1 on), that created then (unix seconds), all, or the newest (None)."""
+"""Which life is asked for: its number (from 1 on), its creation time (unix seconds), `ALL`, or None for the newest."""
 _MOST_LIVES = 1_000_000  # a larger number is a time
 
 
 def unknown(history: History | None, *, is_asked: bool = True) -> NotFound:
-    """The refusal of an id that nobody knows. `is_asked`: whether Redis was asked, too."""
+    """The error for an unknown id. `is_asked`: True if Redis was asked, too."""
     redis = "neither in Redis nor in the journal" if is_asked else "not in the journal"
     if history is None:
         return NotFound("no such job: neither does it live, nor is it remembered; no journal was read")
@@ -32,7 +33,7 @@ def unknown(history: History | None, *, is_asked: bool = True) -> NotFound:
 
 
 def within_reach(history: History, within: str) -> History:
-    """What a caller may know of a job: what happened in topics within reach."""
+    """The part of a history that the caller may know: the lives whose topics are within reach."""
     if within:
         lives = {event.life: event.topic for event in history.events if event.life}
         reached = {life for life, topic in lives.items() if reaches(within, topic)}
@@ -43,7 +44,7 @@ def within_reach(history: History, within: str) -> History:
 
 
 def chosen(life: Life, standing: Standing | None, history: History | None) -> tuple[list[int], list[int]]:
-    """The lives that were asked for and all that are known, by when they were created (ms). Raises NotFound."""
+    """The lives that were asked for, and all known lives, each as its creation time (ms). Raises NotFound."""
     job = standing.job if standing else None
     known = sorted({*(history.lives() if history else []), *([job.created] if job else [])})
     if life is None:
@@ -54,7 +55,7 @@ def chosen(life: Life, standing: Standing | None, history: History | None) -> tu
 
 
 def _life(asked: float, known: Sequence[int]) -> int:
-    """The life that is asked for by its number, or by when it was created. Raises NotFound."""
+    """The life that is asked for by its number or its creation time. Raises NotFound."""
     if asked in range(1, _MOST_LIVES):
         if asked > len(known):
             lives = "1 life" if len(known) == 1 else f"{len(known):,} lives"
@@ -73,7 +74,7 @@ def answer(
     history: History | None,
     explained: Mapping[Place, Meanwhile],
 ) -> Answer:
-    """The answer about the lives of a job, the chosen ones and all of them."""
+    """The answer about a job. `lives`: the chosen ones and all of them, as `chosen` returns them."""
     asked, known = lives
     told = _alone(history, asked, known)
     is_newest = not known or known[-1] in asked
@@ -94,7 +95,7 @@ def answer(
 
 
 def _tries(life: int, job: Job | None, history: History) -> int | None:
-    """How many tries a life has; None: not known."""
+    """How many tries a life has, or None if unknown."""
     newest = history.newest
     if job is not None and job.created == life:
         return job.tries
@@ -146,7 +147,7 @@ def _state(now: Now, history: History | None) -> str:
 
 
 def _standing(standing: Standing, now: Now) -> Answer:
-    """What keeps a job where it is, without what its state does not ask for."""
+    """What keeps a job in its state. Facts that do not apply to that state are left out."""
     job = standing.job
     if job is None:
         return {}
@@ -184,7 +185,7 @@ def _line(line: Line) -> Answer:
 
 
 def _sums(lines: Sequence[Timeline]) -> Answer:
-    """The sums of one life or of several; how late the first delivery was, of one."""
+    """The sums of one life or several. How late the first delivery was is only known for one life."""
     all_sums: list[Sums] = [each.sums for each in lines]
     return {
         "late": _s(all_sums[0].late) if len(all_sums) == 1 else None,

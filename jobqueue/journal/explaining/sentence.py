@@ -15,40 +15,40 @@ from jobqueue.journal.explaining.told import History, Meanwhile, Newest, Told, w
 from jobqueue.journal.explaining.words import clock, jobs, moment, span
 
 _SOON_US = 1_000_000
-"""For which a job may be ready while pops wait."""
+"""For how long a job may be ready while pops wait before that seems wrong."""
 
 
 @dataclass(slots=True)
 class Now:
-    """What is known at the moment, besides the journal."""
+    """What is known about the present, in addition to the history in the journal."""
 
     standing: Standing | None
-    """None: Redis was not asked."""
+    """None if Redis was not asked."""
     timer: str | None = None
-    """The name of the instance that runs its timer, where one does and its name is known."""
+    """The name of the instance that runs the job's timer, or None if there is none or its name is unknown."""
     polling: Sequence[Polling] | None = None
-    """If it is ready: who polls its topic; None: not known."""
+    """For a ready job, the workers that poll its topic, or None if unknown."""
     closed: Closed | None = None
-    """If it is ready: the limit of its topic that keeps it back."""
+    """For a ready job, the limit of its topic that holds it back, if any."""
     limit: Limit | None = None
-    """And the limits of its topic."""
+    """For a ready job, all limits of its topic."""
     bounds: Bounds | None = None
-    """Of its topic's dead letters."""
+    """For a dead job, the bounds of its topic's dead letters."""
     last_delivery: int | None = None
-    """us: when the minute began in which a job of its topic was delivered last, by the journal."""
+    """us: the start of the minute in which a job of its topic was last delivered, according to the journal."""
     since_ready: Meanwhile | None = None
-    """If it is ready: what the journal knows of that time."""
+    """For a ready job, what the journal knows about the time since it became ready."""
     notes: list[str] = field(default_factory=list)
-    """What is missing, in words."""
+    """What is missing from the answer, in words."""
 
     @property
     def waiting(self) -> int | None:
-        """Pops of its topic that wait; None: not known."""
+        """How many pops of its topic wait, or None if unknown."""
         return None if self.polling is None else sum(each.waiting for each in self.polling)
 
 
 def sentence(now: Now, history: History | None) -> str:
-    """Where the job stands, and why; of a ready one, what keeps it and what to do."""
+    """Where the job stands, and why; for a ready job, what holds it back and what to do."""
     standing = now.standing
     if standing is None or not (standing.job or standing.is_unreadable or standing.is_aside):
         return _told_alone(history or History(), is_asked=standing is not None)
@@ -60,14 +60,14 @@ def sentence(now: Now, history: History | None) -> str:
 
 
 def _last(history: History | None, job: Job) -> Told | None:
-    """The event that brought the job where it is, if it is told."""
+    """The event that brought the job into its present state, or None if the history does not have that event."""
     events = [event for event in history.of_life(job.created) if event.verb != Verb.WALK] if history else []
     last = events[-1] if events else None
     return last if last is not None and (last.after, last.next) == (job.state, job.next) else None
 
 
 def _at(ms: int, standing: Standing) -> str:
-    """A time and how far it is: `2026-11-23 12:30:00.000 UTC (in 5 s)`."""
+    """A time and how far away it is: `2026-11-23 12:30:00.000 UTC (in 5 s)`."""
     away = ms * 1000 - standing.now_us
     return f"{moment(ms * 1000)} UTC ({f'in {span(away)}' if away >= 0 else f'{span(-away)} ago'})"
 
@@ -130,7 +130,7 @@ def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
 
 
 def _polled(job: Job, standing: Standing, polling: Sequence[Polling], topic: str) -> str:
-    """Why a ready job waits whose topic somebody polls. `topic`: as it is typed in a shell."""
+    """Why a ready job waits although its topic is polled. `topic`: quoted for a shell."""
     if all(each.blocked for each in polling):
         return f"Its {polling[0].blocked}: mend what it delivers to; see jobqueue workers {topic}."
     if any(each.waiting for each in polling):
@@ -146,7 +146,7 @@ def _polled(job: Job, standing: Standing, polling: Sequence[Polling], topic: str
 
 
 def reasons(now: Now) -> list[str]:
-    """What is known of why a ready job waits, beside the sentence, each in words."""
+    """What is known about why a ready job waits, in addition to the sentence, each fact in words."""
     standing = now.standing
     job = standing.job if standing else None
     if standing is None or job is None or job.state is not State.READY:
@@ -167,9 +167,10 @@ def _ready_for(job: Job, standing: Standing) -> str:
 
 
 def _unpolled_since(job: Job, standing: Standing, now: Now) -> str:
-    """Since when a poll would have found a job: it was ready then, and no job of its topic was delivered later."""
+    """Since when the topic has not been polled: a poll would have found this job, which was ready by then, and no job
+    of its topic was delivered later."""
     since = clock(max(job.next * 1000, now.last_delivery or 0), standing.now_us)
-    return f"{since[:-7]} UTC"  # to the minute, as the journal knows
+    return f"{since[:-7]} UTC"  # to the minute, which is how exactly the journal knows
 
 
 def _last_delivery(minute_us: int) -> str:
@@ -252,7 +253,7 @@ _SAY: dict[State, Callable[[Job, Standing, Now, Told | None], str]] = {
 
 
 def _told_alone(history: History, *, is_asked: bool) -> str:
-    """What the journal alone says. `is_asked`: whether Redis does not know the job; else nobody asked it."""
+    """What the journal alone says. `is_asked`: True if Redis was asked and does not know the job."""
     newest = history.newest
     if newest is None:
         last = history.events[-1] if history.events else None

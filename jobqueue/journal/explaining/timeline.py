@@ -1,4 +1,5 @@
-"""The timeline of a life: a line for each event, with the lateness or the waiting of its step, and their sums."""
+"""The timeline of a life: a line for each event, with the lateness or the waiting time of its step, and the sums of
+these."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _DEATHS = {Cause.TRIES: "its tries are used up", Cause.TTL: "its ttl is over"}
 
 @dataclass(slots=True)
 class Line:
-    """A line of a timeline. Spans are us; None where they do not apply."""
+    """A line of a timeline. Spans are in us, or None if they do not apply."""
 
     at: int
     """us"""
@@ -42,11 +43,11 @@ class Line:
     late: int | None = None
     """How long after its time a timer moved the job."""
     waited: int | None = None
-    """For how long it was ready before this delivery."""
+    """For how long the job was ready before this delivery."""
     worked: int | None = None
-    """For how long a worker had it."""
+    """For how long a worker had the job."""
     backed_off: int | None = None
-    """For how long it was in back-off."""
+    """For how long the job was in back-off."""
     is_forgotten: bool = False
 
 
@@ -60,19 +61,20 @@ class Sums:
     backed_off: int = 0
     deliveries: int = 0
     late: int | None = None
-    """Of the first delivery: how long after the due time."""
+    """How long after its due time the job was first delivered."""
 
 
 @dataclass(slots=True)
 class Timeline:
-    """A life in lines."""
+    """The lines of a life, and their sums."""
 
     lines: list[Line] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
 
 
 class Wait(NamedTuple):
-    """A time in which a job was ready, that ended with the event at this place, or lasts (None)."""
+    """A time in which a job was ready, which ended with the event at `place`, or which still lasts if `place` is
+    None."""
 
     place: Place | None
     topic: str
@@ -83,7 +85,7 @@ class Wait(NamedTuple):
 
 
 def waits(events: Sequence[Told]) -> list[Wait]:
-    """The waits of a life that are over, and worth an explanation."""
+    """The waits of a life that have ended, and are long enough to be explained."""
     found = []
     before: Told | None = None
     for event in events:
@@ -94,15 +96,15 @@ def waits(events: Sequence[Told]) -> list[Wait]:
 
 
 def _ready_since(since_ms: int, before: Told | None) -> int:
-    """Since when a job was ready, in us: as the event that made it ready says, if that is the one before."""
+    """Since when a job was ready, in us: the exact time of the previous event if that made the job ready."""
     if before is not None and before.after == State.READY and before.at // 1000 == since_ms:
         return before.at
     return since_ms * 1000
 
 
 def timeline(history: History, life: int, explained: Mapping[Place, Meanwhile], tries: int | None = None) -> Timeline:
-    """The timeline of a life. `explained`: what is known of its waits, by the places of the events that ended them;
-    `tries`: how many the job has, if that is known."""
+    """The timeline of a life. `explained`: what is known about its waits, by the places of the events that ended them;
+    `tries`: how many tries the job has, or None if unknown."""
     events = history.of_life(life)
     made, teller = Timeline(), _Teller(explained, tries, history.occurred)
     marks = _marks(history.gaps, events, history.until)
@@ -133,7 +135,7 @@ def _add(sums: Sums, event: Told, line: Line) -> None:
 
 
 def _marks(gaps: Sequence[Gap], events: Sequence[Told], until: int | None) -> list[Gap]:
-    """The gaps in a life, in the order of the places behind which their lines stand."""
+    """The gaps in a life, in the order of their ends: the line of a gap stands after the events up to its end."""
     if not events:
         return []
     last = events[-1]
@@ -144,8 +146,9 @@ def _marks(gaps: Sequence[Gap], events: Sequence[Told], until: int | None) -> li
 
 
 def _is_behind(event: Told, gap: Gap) -> bool:
-    """Whether an event stands behind the line of a gap. What a walk has read is at the last entry that there was then,
-    which may be the last one that is missing, or one before it if events were off: its time decides."""
+    """Returns True if an event comes after the line of a gap. The place of a walked record is the last entry of the
+    stream at that time, which may be the last missing entry, or one before it if events were off, so the time of the
+    record decides."""
     if event.branch == WALKED and (gap.kind == LOST or event.place == gap.end):
         return event.at >= gap.found
     return event.place > gap.end
@@ -166,7 +169,7 @@ def _mark(gap: Gap, life: int) -> Line:
 
 
 class _Teller:
-    """Tells the events of a life one after the other."""
+    """Turns the events of a life into lines, one after the other."""
 
     def __init__(self, explained: Mapping[Place, Meanwhile], tries: int | None, occurred: Mapping[Place, str]) -> None:
         self._explained = explained
@@ -180,14 +183,14 @@ class _Teller:
         self._back_off(event, line)
         if event.after == State.DEAD and event.verb in _DEADLY:
             line.how = _joined(line.how, f"dead: {_DEATHS.get(Cause(event.cause), 'for an unknown reason')}")
-        if event.reason and event.verb not in _KEEP_REASON and line.what != "lease over":  # which says it
+        if event.reason and event.verb not in _KEEP_REASON and line.what != "lease over":  # says so already
             line.how = f"{line.how}: {event.reason}" if line.how else event.reason
         if event.after and event.verb != Verb.WALK:
             self._before = event
         return line
 
     def _back_off(self, event: Told, line: Line) -> None:
-        """How long the job was in back-off, if this event ends that."""
+        """Set how long the job was in back-off, if this event ends the back-off."""
         before = self._before
         if event.before == State.DELAYED and before is not None and before.before == State.RESERVED:
             line.backed_off = max(min(event.at, before.next * 1000) - before.at, 0)
@@ -207,7 +210,7 @@ class _Teller:
     def _due(self, event: Told, line: Line) -> None:
         line.what = "fell due" if event.after != State.DEAD else "ttl over"
         if event.before == State.READY:
-            return  # when its ttl was over, it does not tell
+            return  # the event does not say when the ttl was over
         line.late = max(event.at - event.was * 1000, 0)
         if event.before == State.RESERVED:
             self._lease_over(event, line)
@@ -305,7 +308,7 @@ class _Teller:
 
 
 _KEEP_REASON = (Verb.POP, Verb.TAKE, Verb.UPDATE, Verb.REWRITE)
-"""Moves whose events have the reason of an earlier release: they write the record, which keeps it."""
+"""Verbs whose events repeat the reason of an earlier release: these moves write the record, which keeps the reason."""
 
 _TELL: dict[int, Callable[[_Teller, Told, Line], None]] = {
     Verb.ADD: _Teller._added,
@@ -340,7 +343,7 @@ def _who(event: Told) -> str:
 
 
 def _worked(event: Told) -> int:
-    """For how long the worker had the job: a lease is numbered by the time of its delivery."""
+    """For how long the worker had the job: the number of a lease is the time of its delivery."""
     return max(event.at - event.lease, 0)
 
 

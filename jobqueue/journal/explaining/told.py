@@ -1,6 +1,5 @@
-"""What a journal knows of a job, wherever it was read: in SQL, or in the stream after the part that SQL has; and why a
-ready job waited, as far as the journal shows it.
-"""
+"""What a journal knows about a job, read from SQL or from the part of the stream that is not in SQL yet; and why a
+ready job waited, as far as the journal shows it."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 
 LOST, FORGOTTEN = 1, 2
-"""The kinds of a gap."""
+"""The kinds of gaps."""
 WALKED = -1
 """The branch of an event that a walk has read."""
 
 Place = tuple[int, int]
-"""An entry of a stream: its ms and its number."""
+"""An entry of a stream: its ms and its sequence number."""
 
 
 class Told(NamedTuple):
@@ -55,13 +54,13 @@ class Told(NamedTuple):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """What a walk has read stands behind the entry that was the last one then."""
+        """The sort key of the event. A walked record comes after the entry that was the last one at that time."""
         return self.ms, self.seq, int(self.branch == WALKED), self.branch, self.n
 
 
 class Gap(NamedTuple):
-    """Entries of a shard that are not here (lost), or that Redis has forgotten (see `jq_gap`); those behind `begin` up
-    to `end`."""
+    """Entries of a shard that the journal does not have (lost), or that Redis has forgotten (see `jq_gap`): those after
+    `begin`, up to and including `end`."""
 
     kind: int
     epoch: int
@@ -71,7 +70,7 @@ class Gap(NamedTuple):
     found: int
     """us"""
     is_emptied: bool = False
-    """Of what Redis has forgotten: whether it was emptied, and not set back to an earlier state (see `taken_back`)."""
+    """For forgotten entries, True if Redis was emptied, and not set back to an earlier state (see `is_taken_back`)."""
 
     def has(self, place: Place) -> bool:
         return self.begin < place <= self.end
@@ -84,7 +83,7 @@ class Gap(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A pause of a topic, in us; `end` None: it lasts."""
+    """A pause of a topic, in us; `end` is None if the pause still lasts."""
 
     begin: int
     end: int | None
@@ -92,28 +91,28 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class Meanwhile:
-    """What is known of a time in which a job was ready."""
+    """What is known about a time in which a job was ready."""
 
     begin: int
     """us"""
     end: int
     pauses: Sequence[Pause] | None = None
-    """Of its topic, within that time; None: not known."""
+    """The pauses of its topic within that time, or None if unknown."""
     delivered: int | None = None
-    """Jobs of its topic that were delivered in it; None: not known."""
+    """How many jobs of its topic were delivered in that time, or None if unknown."""
     is_least: bool = False
-    """Whether there may be more of them."""
+    """True if more jobs may have been delivered."""
     of_any_priority: bool = False
-    """Whether those of a lower priority are among them."""
+    """True if jobs of a lower priority may be counted, too."""
     known_until: int | None = None
-    """us: what was delivered is only known until then; None: for all of the time."""
+    """us: deliveries are only known up to this time; None if they are known for the whole time."""
     is_gap: bool = False
-    """Whether events of that time are not here."""
+    """True if events of that time are missing."""
 
 
 @dataclass(slots=True)
 class Newest:
-    """The newest life of a job as the journal's table of jobs has it, which may be kept longer than events."""
+    """The newest life of a job, from the journal's table of jobs, which may be kept longer than the events."""
 
     life: int
     topic: str
@@ -133,38 +132,41 @@ class Newest:
 
 @dataclass(slots=True)
 class History:
-    """What a journal and the stream tell of a job."""
+    """What a journal and the stream know about a job."""
 
     events: list[Told] = field(default_factory=list)
-    """In their order, of all lives."""
+    """The events of all lives, in order."""
     gaps: list[Gap] = field(default_factory=list)
-    """Of its shard."""
+    """The gaps in the job's shard."""
     newest: Newest | None = None
     since: int | None = None
-    """us: nothing older is here; None: the journal is empty."""
+    """us: nothing older is known; None if the journal is empty."""
     until: int | None = None
-    """us: all that happened to the job until then is here, or in a gap."""
+    """us: everything that happened to the job until then is in this history, or in a gap."""
     is_cut: bool = False
-    """Whether there are more events than were read, the oldest of which are left out."""
+    """True if there are more events than were read: the oldest ones are left out."""
     shard: int | None = None
     is_kept: bool = False
-    """Whether SQL has any event of the job. Then it has the pauses of topics, too, unless no events were kept then."""
+    """True if SQL has any event of the job. Then SQL also has the pauses of topics, except for times in which no events
+    were kept."""
     unkept: list[Unkept] = field(default_factory=list)
-    """The times in which the journal does not keep all events of its shard."""
+    """The periods in which the journal does not keep all events of the job's shard."""
     occurred: dict[Place, str] = field(default_factory=dict)
-    """By entry, the schedule that made the job."""
+    """The name of the schedule that made the job, by entry."""
     _by_life: dict[int, list[Told]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_forgotten(self, event: Told) -> bool:
-        """Whether Redis has forgotten it."""
+        """Whether Redis has forgotten the event."""
         return any(gap.forgets(event) for gap in self.gaps)
 
     def is_taken_back(self, event: Told) -> bool:
-        """Whether it does not count, as Redis went back to before it; one that was emptied took nothing back."""
+        """Returns True if the event does not count, because Redis went back to a state before it. Events still count if
+        Redis was emptied."""
         return any(gap.forgets(event) and not gap.is_emptied for gap in self.gaps)
 
     def unkept_of(self, lives: Sequence[int]) -> list[Unkept]:
-        """The times of some lives (their beginnings, in ms, in their order) of which not all events are kept."""
+        """The periods of some lives in which not all events are kept. `lives`: their creation times, in ms and in
+        order."""
         later = [life for life in self.lives() if lives and life > lives[-1]]
         ended = self.newest.ended if self.newest and lives[-1:] == [self.newest.life] else None
         begin, end = lives[0] * 1000 if lives else 0, min(later) * 1000 if later else ended
@@ -175,12 +177,12 @@ class History:
         ]
 
     def lives(self) -> list[int]:
-        """When the lives of the job that are known here were created, in their order."""
+        """The creation times of the job's known lives, in order."""
         known = {event.life for event in self.events if event.life}
         return sorted(known | ({self.newest.life} if self.newest and self.newest.life else set()))
 
     def of_life(self, life: int) -> list[Told]:
-        """The events of a life. One that does not name its life is of that before it."""
+        """The events of a life. An event that does not name its life belongs to the life of the event before it."""
         if self._by_life is None:
             self._by_life, current = {}, 0
             for event in self.events:
@@ -189,7 +191,7 @@ class History:
         return self._by_life.get(life, [])
 
     def take(self, events: list[Told]) -> None:
-        """Have other events, in their order."""
+        """Replace the events. `events` must be in order."""
         self.events, self._by_life = events, None
 
 
@@ -198,14 +200,14 @@ WORTH_US = 100_000
 
 
 def why(meanwhile: Meanwhile) -> str:
-    """The words behind how long it waited; empty: nothing is known."""
+    """Why the job waited, in words that follow how long it waited; empty if nothing is known."""
     if meanwhile.is_gap:
         return "why is not known, events of that time are missing"
     return ", ".join(part for part in (_delivered(meanwhile), _paused(meanwhile)) if part)
 
 
 def paused_us(meanwhile: Meanwhile) -> int:
-    """For how long its topic was paused in it."""
+    """For how long the topic was paused in that time, in us."""
     return sum(_span_of(pause, meanwhile) for pause in meanwhile.pauses or ())
 
 

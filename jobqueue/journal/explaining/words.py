@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_LONGEST_IN_MS = 120_000  # a longer span is told in its two largest units
+_LONGEST_IN_MS = 120_000  # a longer span is shown in its two largest units
 _MOST_US = 253_402_300_799_999_999  # the end of the year 9999
 
 
@@ -15,7 +15,7 @@ def moment(us: int) -> str:
 
 
 def clock(us: int, day_of: int) -> str:
-    """A time without its date where that is the day of another one: `12:30:00.000`."""
+    """A time, without its date if that is the date of `day_of`: `12:30:00.000`."""
     words = moment(us)
     return words.removeprefix(moment(day_of)[:11])
 
@@ -31,7 +31,7 @@ def span(us: int) -> str:
 
 
 def largest_units(seconds: int) -> str:
-    """A time span of a second at least, in its two largest units: `2 h 5 min`."""
+    """A time span of at least one second, in its two largest units: `2 h 5 min`."""
     left, parts = seconds, list[str]()
     for size, unit in _UNITS:
         count, left = divmod(left, size)

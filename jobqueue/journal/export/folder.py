@@ -1,7 +1,7 @@
-"""The folder that an export writes to, here or in an object store: each file appears whole, and says what it has. The
-rows of a query go to files of their shards.
+"""The folder that an export writes to, on this machine or in an object store. Each file appears only when it is
+complete, and says what it contains. The rows of a query go to the files of their shards.
 
-Names of files that are not whole, and of files without data, begin with an underscore: Spark and others pass over them.
+Names of incomplete files, and of files without data, begin with an underscore: Spark and others skip them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from pyarrow import parquet as pq
 from jobqueue.journal.export.forms import behind
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_OBJECT_STORES = ("s3", "gcs", "abfs")  # no renaming there: a file is put whole
+_OBJECT_STORES = ("s3", "gcs", "abfs")  # these cannot rename: a complete file is uploaded
 _LAST, _SOURCE = b"jobqueue.last", b"jobqueue.source"
 _CLOSED, _LOCK = "_CLOSED", "_lock"
 _ROW_GROUP = 65_536  # rows
-_MOST_ROWS = 1_000_000  # of a file, which may have a batch more
+_MOST_ROWS = 1_000_000  # rows of a file, which may exceed this by one batch
 
 
 class Place(NamedTuple):
-    """Of an entry in the stream of a shard."""
+    """The place of an entry in the stream of a shard."""
 
     ms: int
     seq: int
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     shard: int
     first: Place
     mark: str = ""
-    """Of what came late: `-late`."""
+    """`-late` for a file of events that came late."""
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Part(NamedTuple):
 
 
 class Foreign(Exception):
-    """The folder cannot be this export's; the message says why."""
+    """This export cannot use the folder; the message says why."""
 
 
 class Folder:
@@ -76,7 +76,8 @@ class Folder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """While no other export writes to this folder, which only a folder of this machine shows. Raises Foreign."""
+        """Keep other exports from writing to this folder meanwhile; only possible for a folder on this machine. Raises
+        Foreign if another export is writing."""
         self._files.create_dir(self._path, recursive=True)
         if self._files.type_name != "local":
             yield
@@ -89,13 +90,13 @@ class Folder:
             yield
 
     def parts(self, inner: str) -> list[Part]:
-        """The files that a folder in this one has, in the order of their entries."""
+        """The files in a folder inside this one, by shard and in the order of their entries."""
         chosen = fs.FileSelector(f"{self._path}/{inner}", allow_not_found=True)
         found = (Part.named(each.base_name) for each in self._files.get_file_info(chosen))
         return sorted(part for part in found if part)
 
     def footer(self, inner: str, part: Part) -> tuple[Place, int]:
-        """The last entry that a file has, and the number of its rows. Raises Foreign."""
+        """The last entry in a file, and the number of its rows. Raises Foreign."""
         path = f"{self._path}/{inner}/{part.name}"
         found = pq.read_metadata(path, filesystem=self._files)
         told = found.metadata or {}
@@ -105,7 +106,7 @@ class Folder:
         return Place(*map(int, told[_LAST].split(b"-"))), found.num_rows
 
     def read(self, inner: str, part: Part, columns: list[str], between: tuple[int, int]) -> pa.Table:
-        """Some columns of a file's rows with a time of entry, in ms, from the first to the second one."""
+        """Some columns of a file, for the rows whose entry has an `ms` between the two in `between`, inclusive."""
         low, high = between
         return pq.read_table(
             f"{self._path}/{inner}/{part.name}",
@@ -119,7 +120,7 @@ class Folder:
         return bool(self._files.get_file_info(f"{self._path}/{inner}/{_CLOSED}").is_file)
 
     def close(self, inner: str) -> None:
-        """Mark a folder as one that gets no more files."""
+        """Mark a folder as closed: it gets no more files."""
         self._files.create_dir(f"{self._path}/{inner}", recursive=True)
         self._files.open_output_stream(f"{self._path}/{inner}/{_CLOSED}").close()
 
@@ -127,7 +128,7 @@ class Folder:
         self._files.delete_file(f"{self._path}/{inner}/{part.name}")
 
     def begin(self, inner: str, part: Part, schema: pa.Schema) -> Growing:
-        """Begin a file, in place of one that has its name."""
+        """Begin a file, which replaces an existing one with the same name."""
         self._files.create_dir(f"{self._path}/{inner}", recursive=True)
         path = f"{self._path}/{inner}/{part.name}"
         if self._files.type_name in _OBJECT_STORES:
@@ -162,7 +163,7 @@ class Growing:
         self._held, self._held_rows = [], 0
 
     def finish(self, last: Place) -> int:
-        """It is whole, and appears. `last`: the last entry in it. Returns the number of its rows."""
+        """Complete the file and make it appear. `last`: the last entry in the file. Returns the number of its rows."""
         self._flush()
         self._writer.add_key_value_metadata({_LAST: str(last).encode(), _SOURCE: self._source.encode()})
         self._writer.close()
@@ -177,7 +178,7 @@ class Growing:
         return self._rows
 
     def abandon(self) -> None:
-        """It shall not appear."""
+        """Delete the incomplete file."""
         self._writer.close()
         self._stream.close()
         self._here.delete_file(self._hidden)
@@ -198,24 +199,24 @@ def _sync(path: str) -> None:
 
 
 class ShardFiles:
-    """Writes the files of one folder. The rows of each shard come in the order of their entries.
+    """Writes the files of one folder. The rows of each shard must come in the order of their entries.
 
-    `named`: what the file of a shard is named after, if not after its first entry; it is one file then. `mark`: at the
-    end of the names.
+    `named`: for each shard, the place that its only file is named after; None to name files after their first entries.
+    `mark`: a suffix of the names.
     """
 
     def __init__(self, folder: Folder, inner: str, named: dict[int, Place] | None = None, mark: str = "") -> None:
         self._folder, self._inner, self._named, self._mark = folder, inner, named, mark
         self._open: dict[int, tuple[Growing, Place]] = {}
         self.rows = self.files = 0
-        """Of the files that are whole."""
+        """Counted for complete files only."""
 
     def add(self, shard: int, table: pa.Table) -> None:
         """Write rows of a shard."""
         if shard in self._open and self._open[shard][0].is_full and self._named is None:
             growing, last = self._open[shard]
             rest = table.filter(behind(table["ms"], table["seq"], last))
-            growing.add(table.slice(0, len(table) - len(rest)))  # an entry is in one file
+            growing.add(table.slice(0, len(table) - len(rest)))  # an entry is never split between two files
             self._finish(shard)
             table = rest
         if len(table):
@@ -235,12 +236,12 @@ class ShardFiles:
         self.files += 1
 
     def finish(self) -> None:
-        """All rows were added."""
+        """Complete all files, once all rows were added."""
         for shard in list(self._open):
             self._finish(shard)
 
     def abandon(self) -> None:
-        """Leave away what is not whole."""
+        """Delete the incomplete files."""
         while self._open:
             _, (growing, _) = self._open.popitem()
             growing.abandon()

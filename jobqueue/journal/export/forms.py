@@ -1,6 +1,6 @@
 """The columns of the files: those of the views `jq_timeline` and `jq_delivery`, and of the table of jobs.
 
-Times are timestamps in UTC, and null where there is none; states and what happened are words.
+Times are timestamps in UTC, or null if there is none; states and what happened are words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jobqueue.journal.views import WORDS
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _Values: TypeAlias = Any
-"""An array of pyarrow's, which has no types for mypy."""
+"""A pyarrow array; pyarrow has no types for mypy."""
 
 
 class _Made(NamedTuple):
@@ -26,7 +26,7 @@ class _Made(NamedTuple):
 
     kind: pa.DataType
     of: tuple[str, ...]
-    """The columns that it is made of."""
+    """The columns from which it is made."""
     make: Callable[..., _Values]
 
 
@@ -35,7 +35,7 @@ def _same(kind: pa.DataType) -> Callable[[str], _Made]:
 
 
 def _instant(us: int) -> Callable[[str], _Made]:
-    """Of a number of `us` microseconds since the epoch; 0 is none."""
+    """Makes a timestamp from a number since the epoch, in units of `us` microseconds; 0 becomes null."""
 
     def make(values: _Values) -> _Values:
         known = pc.if_else(pc.equal(values, 0), None, values)
@@ -45,7 +45,7 @@ def _instant(us: int) -> Callable[[str], _Made]:
 
 
 def _spelled(values: _Values, words: Mapping[Any, str]) -> _Values:
-    """The words of stored numbers; null for one that is not known."""
+    """The words for stored numbers; null for an unknown number."""
     known = pa.array([words.get(number) for number in range(max(words) + 1)])
     return pc.take(known, pc.if_else(pc.less(values, len(known)), values, None))
 
@@ -65,7 +65,7 @@ def _what(verb: _Values, before: _Values, after: _Values) -> _Values:
 
 
 class Gap(NamedTuple):
-    """What Redis took back of a shard: a row of `jq_gap`."""
+    """A range of entries that Redis took back in a shard: a row of `jq_gap`."""
 
     shard: int
     epoch: int
@@ -76,7 +76,7 @@ class Gap(NamedTuple):
 
 
 def behind(ms: _Values, seq: _Values, place: tuple[int, int]) -> _Values:
-    """Whether entries come after another one."""
+    """For each entry, whether it comes after a place."""
     same = pc.and_(pc.equal(ms, place[0]), pc.greater(seq, place[1]))
     return pc.or_(pc.greater(ms, place[0]), same)
 
@@ -190,19 +190,19 @@ class Form:
         self._made = made
         names = dict.fromkeys(name for each in made.values() for name in each.of)
         self.source = table
-        """What is to be read: a table or a view,"""
+        """The table or view that is read."""
         self.columns: list[Column[Any]] = [table.c[name] for name in names]
-        """and these columns of it."""
+        """The columns that are read."""
         self.schema = pa.schema([(name, each.kind) for name, each in made.items()])
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """What was read, as it stands in files."""
+        """The rows that were read, as files have them."""
         made = [each.make(*(batch.column(name) for name in each.of)) for each in self._made.values()]
         return pa.table(made, schema=self.schema)
 
 
 def forms(gaps: Sequence[Gap]) -> dict[str, Form]:
-    """By what is exported. `gaps`: what Redis took back."""
+    """The forms, by what is exported. `gaps`: the ranges that Redis took back."""
     return {
         "events": Form(tables.event, {**_EVENTS, "forgotten": _forgotten(gaps)}),
         "deliveries": Form(_delivery, _DELIVERIES),

@@ -1,6 +1,6 @@
-"""Rows of a query, from the database as lines of CSV, as each can make them itself, and parsed by pyarrow.
+"""Reads the rows of a query as lines of CSV, which each database can make itself, and parses them with pyarrow.
 
-A row costs some 2 us this way, and three times that as a tuple of Python's.
+A row costs about 2 us this way, and three times as much if it becomes a Python tuple.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jobqueue.journal.store import Away
 Take = Callable[[pa.RecordBatch], None]
 
 _ROWS = 20_000  # fetched at a time
-_BLOCK = 16 << 20  # bytes parsed at a time; a line must fit in
+_BLOCK = 16 << 20  # bytes parsed at a time; a line must fit into them
 _KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
@@ -32,9 +32,10 @@ Columns = Sequence[Column[Any]]
 
 
 async def read(connection: AsyncConnection, query: Select[Any], columns: Columns, take: Take) -> None:
-    """Give the rows of a query to `take`, a batch at a time, in a thread beside the reading.
+    """Pass the rows of a query to `take`, a batch at a time, in a separate thread.
 
-    `columns`, which the query selects, are a table's: integers or texts. Raises Away, and what `take` raises.
+    `columns`, which the query selects, are columns of a table, with integers or texts. Raises Away, and what `take`
+    raises.
     """
     reading, writing = os.pipe()
     parsing = asyncio.create_task(asyncio.to_thread(_parse, reading, columns, take))
@@ -43,8 +44,8 @@ async def read(connection: AsyncConnection, query: Select[Any], columns: Columns
             await _WRITERS[connection.dialect.name](connection, query, columns, pipe)
     except BrokenPipeError:  # `take` has failed
         pass
-    except Exception as error:  # each driver has its own
-        await asyncio.wait([parsing])  # it may miss the end of a line
+    except Exception as error:  # each driver has its own errors
+        await asyncio.wait([parsing])  # parsing may fail, too: the end of a line may be missing
         raise Away(str(error)) from error
     await parsing
 
@@ -72,7 +73,7 @@ async def _write_postgresql(connection: AsyncConnection, query: Select[Any], col
         _write(pipe, data)
 
     driver: Any = (await connection.get_raw_connection()).driver_connection
-    # The primary key has the order that is asked for: a sort of a whole day would take hours, and its room on the disk.
+    # The primary key already has the requested order: sorting a whole day would take hours, and much disk space.
     await driver.execute("SET enable_sort = off")
     await driver.copy_from_query(_text(query, connection.dialect), output=write, format="csv")
 
@@ -99,7 +100,7 @@ async def _write_sqlite(connection: AsyncConnection, query: Select[Any], columns
 
     form = ",".join("%s" if each.nullable else '"%w"' if _is_text(each) else "%d" for each in columns)
     line = _line(query, f"printf('{form}', {_each(columns, connection.dialect, shown)})")
-    # The engine's connection answers from another thread, a row at a time.
+    # The engine's connection would read in another thread, a row at a time.
     driver: Any = (await connection.get_raw_connection()).driver_connection
     (file,) = [file for _, name, file in await driver.execute_fetchall("PRAGMA database_list") if name == "main"]
     with closing(sqlite3.connect(file)) as database:
@@ -116,18 +117,18 @@ def _is_text(column: Column[Any]) -> bool:
 
 
 def _each(columns: Columns, dialect: Dialect, shown: Callable[[Column[Any], str], str]) -> str:
-    """Some columns in SQL. `shown`: by its name, what is to stand for a column."""
+    """Some columns in SQL. `shown`: returns the expression for a column, given its quoted name."""
     return ", ".join(shown(each, dialect.identifier_preparer.quote(each.name)) for each in columns)
 
 
 def _line(query: Select[Any], text: str) -> Select[Any]:
-    """A query of lines in place of columns."""
+    """The query with a line of text in place of its columns."""
     made: Select[Any] = query.with_only_columns(literal_column(text))
     return made
 
 
 def _text(query: Select[Any], dialect: Dialect) -> str:
-    """A query for the driver itself."""
+    """The text of a query, for the driver itself."""
     return str(query.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 

@@ -1,8 +1,8 @@
-"""A run of the export: what is to be written, and what is there already.
+"""A run of the export: what must be written, and what exists already.
 
-The events of a day (UTC, of the ids of their entries) are in files by shard, each of which begins where the one before
-ended: a run goes on where the last one ended. Once all shards are drained beyond the day, what came late is added, and
-the day is closed: later runs pass over it. Deliveries are written when their day is over, as they end later than they
+The events of a day (UTC, by the ids of their entries) are in files by shard, each of which begins where the one before
+ended, so a run continues where the last one ended. Once all shards are drained beyond the day, late events are added,
+and the day is closed: later runs skip it. Deliveries are written when their day is over, as they end later than they
 begin. `Source` reads one source of the journal.
 """
 
@@ -37,12 +37,12 @@ class Source:
     def __init__(self, connection: AsyncConnection, name: str, places: dict[int, Place], time: int) -> None:
         self.connection, self.name, self._time = connection, name, time
         self.places = places
-        """The last entry of each shard that is in the journal."""
+        """The last entry of each shard in the journal."""
         self.forms = forms([])
 
     @classmethod
     async def of(cls, connection: AsyncConnection, name: str | None) -> Source:
-        """The source of that name; None: the only one. Raises Refused."""
+        """The source with a name, or the only source for None. Raises Refused."""
         rows = (await connection.execute(select(tables.position))).all()
         names = sorted({row.source for row in rows})
         if not names:
@@ -62,7 +62,7 @@ class Source:
         return [Gap(*row) for row in await self.connection.execute(query)]
 
     def is_drained(self, day: date, beyond_ms: int) -> bool:
-        """Whether the journal has what was told in a day, and for so long after it."""
+        """Returns True if the journal has everything that was recorded in a day, and in the `beyond_ms` after it."""
         return self._time >= (_begin(day) + DAY_MS + beyond_ms) * 1000
 
     @property
@@ -70,13 +70,13 @@ class Source:
         return day_of(max(self.places.values()).ms)
 
     async def first_day(self) -> date | None:
-        """The day of the first event."""
+        """The day of the first event, or None if there are no events."""
         query = select(_event.ms).where(_event.source == self.name, _event.branch >= 0)
         found = await self.connection.scalar(query.order_by(_event.ms).limit(1))
         return None if found is None else day_of(found)
 
     def rows(self, kind: str, day: date, from_ms: int = 0, shards: Collection[int] = ()) -> Select[Any]:
-        """The query of a day's events or deliveries, in the order of their entries."""
+        """The query for a day's events or deliveries, in the order of their entries."""
         form = self.forms[kind]
         of = form.source.c
         query = self._of_day(select(*form.columns), kind, day).where(of.ms >= from_ms)
@@ -89,14 +89,14 @@ class Source:
         return {row[0]: row[1] for row in await self.connection.execute(query)}
 
     def jobs(self, shards: Collection[int]) -> Select[Any]:
-        """The query of the jobs of some shards."""
+        """The query for the jobs of some shards."""
         form = self.forms["jobs"]
         return select(*form.columns).where(form.source.c.source == self.name, form.source.c.shard.in_(shards))
 
     def _of_day(self, query: Select[Any], kind: str, day: date) -> Select[Any]:
         of, begin = self.forms[kind].source.c, _begin(day)
         query = query.where(of.ms >= begin, of.ms < begin + DAY_MS, of.source == self.name)
-        return query.where(of.branch >= 0) if kind == "events" else query  # walks are no moves
+        return query.where(of.branch >= 0) if kind == "events" else query  # without walked records, which are not moves
 
 
 def _begin(day: date) -> int:
@@ -105,13 +105,13 @@ def _begin(day: date) -> int:
 
 
 _OPEN_MS = {
-    "events": 60_000,  # clocks of two Redis differ, and one takes over from another
-    "deliveries": 3_600_000,  # one that has not ended by then is written without its end
+    "events": 60_000,  # the clocks of two Redis servers differ, and one may take over from the other
+    "deliveries": 3_600_000,  # a delivery that has not ended by then is written without its end
 }
-"""For how long a day stays open behind its end."""
+"""For how long a day stays open after its end."""
 _KEY = ["ms", "seq", "n", "branch"]
 Report = Callable[[str, int], None]
-"""Is told what is being written, and how many rows of it were read, in any thread."""
+"""Is called with what is being written, and how many rows of it were read, in any thread."""
 
 
 @dataclass
@@ -121,12 +121,12 @@ class Written:
     rows: int = 0
     files: int = 0
     closed: int = 0
-    """Days."""
+    """How many days were closed."""
 
 
 @asynccontextmanager
 async def opened(url: str, out: str, source: str | None) -> AsyncIterator[Export]:
-    """The export of a source, or of the only one, to a folder. Raises Refused, Foreign, Away, OSError."""
+    """The export of a source (None for the only one) to a folder. Raises Refused, Foreign, Away, OSError."""
     engine = await open_engine(url)
     try:
         async with engine.connect() as connection:
@@ -139,7 +139,7 @@ async def opened(url: str, out: str, source: str | None) -> AsyncIterator[Export
 
 
 class Export:
-    """Of one source to one folder."""
+    """The export of one source to one folder."""
 
     def __init__(self, source: Source, folder: Folder) -> None:
         self._source, self._folder = source, folder
@@ -147,7 +147,7 @@ class Export:
         self._report: Report = _silent
 
     async def write(self, kind: str, since: date | None, until: date | None, report: Report) -> Written:
-        """Write jobs; or events or deliveries, of the days from `since` to before `until`. Raises Away, Foreign,
+        """Write jobs, or the events or deliveries of the days from `since` on and before `until`. Raises Away, Foreign,
         OSError."""
         self._written, self._report = Written(), report
         await (self._jobs() if kind == "jobs" else self._days(kind, since, until))
@@ -184,7 +184,8 @@ class Export:
             self._written.closed += 1
 
     async def _add_late(self, day: date, inner: str) -> None:
-        """Write what came behind its place, as after a failover: one Redis told it after the other had gone on."""
+        """Write the events that arrived after later places were already exported. This happens after a failover, if one
+        Redis recorded events at places that the other one had already passed."""
         parts = self._folder.parts(inner)
         rows: Counter[int] = Counter()
         for part in parts:
@@ -199,7 +200,7 @@ class Export:
             await self._write(files, "events", self._source.rows("events", day, shards=shards), inner, take)
 
     def _unknown(self, table: pa.Table, inner: str, parts: Sequence[Part]) -> pa.Table:
-        """The rows that no file has."""
+        """The rows that are in no file."""
         between = table["ms"][0].as_py(), table["ms"][-1].as_py()
         known = pa.concat_tables(
             [
@@ -211,7 +212,7 @@ class Export:
         return table.take(sorted(numbered.join(known, _KEY, join_type="left anti")["row"].to_pylist()))
 
     async def _jobs(self) -> None:
-        """Write the newest life of each job, in place of what an earlier run has written."""
+        """Write the newest life of each job, replacing what an earlier run has written."""
         there, places = self._folder.parts("jobs"), self._source.places
         files = ShardFiles(self._folder, "jobs", places)
         stale = [shard for shard, place in places.items() if Part(shard, place) not in there]

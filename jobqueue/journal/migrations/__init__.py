@@ -1,4 +1,4 @@
-"""Revisions of the schema, for Alembic: what changes the tables that an older version has founded.
+"""Revisions of the schema, for Alembic: they change tables that an older version has created.
 
-A change of a view needs a revision too, which may be empty: after the last one all views are made again.
+A change to a view needs a revision, too, which may be empty: after the last revision, all views are created again.
 """

@@ -1,4 +1,5 @@
-"""Entries of a stream, and writing them: one transaction a batch, halved where the database refuses what is in it."""
+"""Entries of a stream, and writing them: one transaction per batch, which is halved if the database refuses its
+content."""
 
 from __future__ import annotations
 
@@ -34,20 +35,20 @@ class Options:
     source: str
     """The name under which the journal knows this namespace on this Redis."""
     batch: int = 5_000
-    """The most events in a transaction; it may have more, as entries are not split."""
+    """How many events fill a transaction; it may have more, as entries are not split."""
     linger_s: float = 0.1
     """How long to wait after less than half a batch."""
     bodies: bool | None = None
-    """Whether bodies are kept. None: as this journal has done until now; a new journal keeps them."""
+    """Whether bodies are kept; None to do as this journal has done until now (a new journal keeps them)."""
     events: Kept | None = None
-    """Which events are kept. None: those that this journal has kept until now; a new journal keeps all."""
+    """Which events are kept; None to keep those that this journal has kept until now (a new journal keeps all)."""
 
 
 log = structlog.get_logger()
 
 WHOLE = -1  # in place of the number of an event: the whole entry
 WITH_BODY = {Verb.ADD, Verb.REPLACE, Verb.REWRITE, Verb.IMPORT, Verb.RESTORE}
-_AT_A_TIME = 8  # bodies that are fetched
+_AT_A_TIME = 8  # bodies fetched at a time
 MOST_REASON = 1024
 
 
@@ -58,16 +59,16 @@ class Unit:
     place: Place
     fields: Sequence[bytes]
     entry: Entry | None
-    """None: it cannot be read at all."""
+    """None if the entry cannot be read at all."""
     events: list[Event | Unread]
     first: int = 0
     """The number of the first event."""
     why: str = ""
-    """Why it cannot be read."""
+    """Why the entry cannot be read."""
 
 
 def read(raw: RawEntry) -> Unit:
-    """Read an entry, whatever is in it."""
+    """Read an entry, even if its content is unreadable."""
     place, fields = Place.read(raw[0]), raw[1]
     try:
         return Unit(place, fields, *read_all(fields))
@@ -121,7 +122,7 @@ class Writer:
         return after
 
     async def _write_alone(self, position: Position, after: Position, unit: Unit, forgotten: Place) -> None:
-        """Write an entry of which the database refuses something. The position moves only after all its events are
+        """Write an entry in which the database refuses something. The position moves only after all its events are
         written, so each of them may be in the journal already."""
         if unit.entry is None:
             await self._set_aside(position, unit, WHOLE, unit.why)
@@ -134,11 +135,12 @@ class Writer:
         await self._sql.write(Batch(self._source, self._shard, position, after))
 
     async def _set_aside(self, position: Position, unit: Unit, n: int, why: str) -> None:
-        """Keep what the database refuses, or, if it refuses that too, only the fact that it did."""
+        """Keep what the database refuses in `jq_refused`, without its content if the database refuses that there,
+        too."""
         row = self._refused(unit, n, why)
         try:
             await self._sql.write(Batch(self._source, self._shard, position, position, refused=[row]))
-        except ContentRefused:  # it is as large as what was refused
+        except ContentRefused:  # the row is as large as what was refused
             bare = (*row[:-1], b"")
             await self._sql.write(Batch(self._source, self._shard, position, position, refused=[bare]))
         self._tell_refused(unit, n, why)
@@ -197,7 +199,8 @@ class Writer:
         log.error("journal.refused", shard=self._shard, entry=str(unit.place), number=n, reason=why)
 
     async def _fetch_bodies(self, units: Iterable[Unit]) -> None:
-        """Complete the events whose body was too large for the stream, while their records are still of that life."""
+        """Complete the events whose bodies were too large for the stream, if their records still belong to the same
+        life."""
         slots = asyncio.Semaphore(_AT_A_TIME)
 
         async def fetch(events: list[Event | Unread], at: int, event: Event) -> None:

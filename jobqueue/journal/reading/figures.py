@@ -17,7 +17,8 @@ _WORDS = {int(verb): verb.word for verb in Verb}
 
 
 class Figures:
-    """What one process has drained. Series are made with their first values, so that the first burst is an increase."""
+    """What one process has drained. The series of gaps, epochs and refused events start at 0, so that their first burst
+    shows as an increase."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -49,12 +50,12 @@ class Figures:
         return Gauge(name, help, ["shard"], registry=self.registry, multiprocess_mode="livemax")
 
     def told(self, verb: int) -> None:
-        """An event was written."""
+        """Count an event that was written."""
         self._events.add(_WORDS[verb])
 
     @contextlib.contextmanager
     def writing(self, shard: int) -> Iterator[None]:
-        """A transaction is under way, for as long as the database is away: meanwhile the lag grows."""
+        """Time a transaction, which stays under way for as long as the database is away: meanwhile the lag grows."""
         self._writing[shard] = began = time.monotonic()
         try:
             yield
@@ -63,26 +64,26 @@ class Figures:
             self._writing.pop(shard, None)  # a reader that has lost the lock may still write beside its successor
 
     def gap(self, entries: int) -> None:
-        """Entries were lost unread."""
+        """Count a gap: entries were lost unread."""
         self._gaps.add()
         self._lost.add(n=entries)
 
     def went_back(self) -> None:
-        """Redis went back, or has another stream."""
+        """Count that Redis went back, or has another stream."""
         self._epochs.add()
 
     def refused(self, number: int) -> None:
-        """Events, or whole entries, were set aside."""
+        """Count events, or whole entries, that were set aside."""
         self._refused.add(n=number)
 
     def behind(self, shard: int, seconds: float, entries: int) -> None:
-        """How far the journal is behind the stream of a shard."""
+        """Set how far the journal is behind the stream of a shard."""
         self._last_lag[shard] = seconds
         self._lag.labels(str(shard)).set(seconds)
         self._entries.labels(str(shard)).set(entries)
 
     def left(self, shard: int) -> None:
-        """Another process drains the shard now."""
+        """Clear the lag of a shard that this process does not drain now."""
         for gauge in (self._lag, self._entries):
             gauge.labels(str(shard)).set(nan)
 

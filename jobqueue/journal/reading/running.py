@@ -1,4 +1,4 @@
-"""A process that drains: a loop for each shard whose lock it gets, what it keeps of the past, and its metrics."""
+"""A process that drains: a loop for each shard whose lock it gets, the deletion of old rows, and the metrics."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from jobqueue.journal.reading.walk import Walk
 
 log = structlog.get_logger()
 
-_NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch makes many, and no cycles
+_NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch creates many objects and no cycles
 _POUR_S = 0.1  # the longest age of shared metrics
 _ADD_UP_S = 60.0
 _KEEP_S = 1.0  # between steps that find nothing more to do
 LEAST_TIMEOUT_S = 3.0
-"""Of a client that waits for entries: each time for a second."""
+"""The shortest timeout of a client that waits for entries, one second at a time."""
 STOPPED_S = 10.0
-"""For the batch under way, once the process is to stop."""
+"""How long the batch under way may take once the process must stop."""
 
 
 class NotCommitted(Exception):
@@ -41,8 +41,8 @@ class NotCommitted(Exception):
 
 
 class Drain:
-    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries.
-    `periods`: for how long what is written is kept; None: somebody else sees to it."""
+    """Drains all shards of a namespace into a journal. `reading` creates a client on which a shard waits for entries.
+    `periods`: how long rows are kept, or None if someone else deletes them."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Drain:
         return ShardReader(stream, shard, sql, writer, walk, options, self._figures, tokens)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Drain until `stop` is set. Raises Unfit, and NotCommitted where the end took too long."""
+        """Drain until `stop` is set. Raises Unfit, and NotCommitted if stopping took too long."""
         async with AsyncExitStack() as stack:
             for client in self._clients:
                 stack.push_async_callback(client.close)
@@ -78,7 +78,7 @@ class Drain:
             stack.push_async_callback(_ended, stopping)
             done, _ = await asyncio.wait({*tasks, *beside, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stopping}:
-                task.result()  # they only end by themselves with an error
+                task.result()  # these tasks only end by themselves with an error
             await self._stop(tasks)
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -98,7 +98,8 @@ class Drain:
             await asyncio.sleep(_POUR_S)
 
     async def _keep(self) -> None:
-        """Delete what is too old, as fast as that goes: more may come in a second than a step deletes."""
+        """Delete what is too old, without a pause while there is more: more rows may expire in a second than a step
+        deletes."""
         while True:
             has_more = False
             with contextlib.suppress(JobQueueError):
@@ -107,7 +108,7 @@ class Drain:
             await asyncio.sleep(0 if has_more else _KEEP_S)
 
     async def _add_up(self) -> None:
-        """Have events and totals added up from a new beginning, where that is due."""
+        """Renew the totals from which events are added up, when that is due."""
         begun = [asyncio.create_task(reader.begins.wait()) for reader in self.readers]
         try:
             while True:
@@ -143,8 +144,8 @@ async def drain(
     stop: asyncio.Event,
     periods: Periods | None = None,
 ) -> bool:
-    """Open a journal and drain into it until `stop` is set; whether all was written that was begun. Raises Refused,
-    Unfit."""
+    """Open a journal and drain into it until `stop` is set. Returns False if the batch under way was not written in
+    time. Raises Refused, Unfit."""
     gc.set_threshold(_NEW_OBJECTS)
     sql = Sql(url)
     if not await unless(stop, sql.open()):
@@ -159,7 +160,7 @@ async def drain(
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do something unless `stop` is set before its end; whether it was done."""
+    """Run `work` until it ends or `stop` is set. Returns True if it was done."""
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     await _ended(stopping)

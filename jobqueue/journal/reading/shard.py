@@ -1,7 +1,7 @@
-"""The loop of a shard: what was left pending, then what is fresh, one transaction a batch, then its acknowledgement.
+"""The loop of a shard: first the pending entries, then fresh ones; one transaction per batch, then its acknowledgement.
 
-A lock saves the work of a second reader, and guards nothing. Where a stream went back, what it has forgotten is found
-by comparing what is left of it with the journal.
+A lock spares a second reader the same work; correctness does not depend on it. If a stream went back, what it has
+forgotten is found by comparing what is left of it with the journal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERY_S = 2.0
 
 
 class Lock:
-    """Taken when it is free, and renewed, for as long as `run` runs."""
+    """The lock of a shard: acquired when it is free, and renewed, for as long as `run` runs."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -59,7 +59,7 @@ class Lock:
         began = asyncio.get_running_loop().time()
         try:
             held = await self._stream.hold(self._token, HOLD_MS)
-        except JobQueueError:  # Redis is away; what is held ends by itself
+        except JobQueueError:  # Redis is away; a lock that is held expires by itself
             return
         self._until = began + HOLD_MS / 1000 if held else 0.0
 
@@ -72,8 +72,8 @@ class Lock:
 async def forgotten_from(
     stream: Stream, sql: Sql, source: str, shard: int, known: Sequence[Change], position: Position, view: View
 ) -> Place | None:
-    """The last place up to which Redis still has what the journal has. None: it has all, and only forgot that it had
-    delivered some of it. `known`: what the journal keeps of the shard."""
+    """The last place up to which Redis still has what the journal has, or None if Redis has all of it and only forgot
+    that it had delivered some of it. `known`: what the journal keeps of the shard."""
     common = view.given or START
     place, seen, size = START, 0, PageSize()
     is_same = True
@@ -87,7 +87,7 @@ async def forgotten_from(
             is_same = is_same and (unit.place <= common or _is_known(unit, here, source, shard, known))
             if is_same:
                 common = max(common, unit.place)
-    was_delivered = common == place_of(position) or view.given == START  # a group that was made again
+    was_delivered = common == place_of(position) or view.given == START  # the group was created again
     has_all = is_same and was_delivered and lost(position, view, seen) >= 0
     return None if has_all else min(common, place_of(position))
 
@@ -95,7 +95,7 @@ async def forgotten_from(
 def _is_known(
     unit: Unit, here: Mapping[tuple[int, int, int], set[int]], source: str, shard: int, known: Sequence[Change]
 ) -> bool:
-    """Whether the journal has the events of an entry, as far as it keeps such."""
+    """Returns True if the journal has all events of an entry, or all of them that it keeps."""
     if unit.entry is None:
         return True
     collector = Collector(source, shard, events=held_at(known, unit.entry.at).events)
@@ -108,12 +108,12 @@ log = structlog.get_logger()
 
 _BLOCK_MS = 1_000
 _LOOK_S = 5.0  # while there is nothing to read
-_LIVING_S = HOLD_MS / 1000 + 3  # a reader that lives has moved its position by then, and a stalled one lost its lock
+_LIVING_S = HOLD_MS / 1000 + 3  # by then, a live reader has moved its position, and a stalled one has lost its lock
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0  # between attempts while Redis is away
 _MOST_BYTES = 16 << 20  # of a batch
-_LARGE_BODY = 256 << 10  # bytes that one counts with that is still to be fetched
+_LARGE_BODY = 256 << 10  # bytes; the size assumed for a body that must still be fetched
 _BEHIND_S = 10.0
-_TIMELY_S = 0.5  # the age at which the time of an idle shard is written
+_TIMELY_S = 0.5  # the age at which the time of an idle shard is written again
 
 
 @dataclass(slots=True)
@@ -125,10 +125,10 @@ class _Read:
     events: int = 0
     bytes: int = 0
     is_all: bool = False
-    """Whether there was nothing else."""
+    """True if there was nothing else to read."""
 
     def add(self, page: Sequence[RawEntry], position: Place) -> None:
-        """Add entries, but for those that the journal has or that were cut off: they are only acknowledged."""
+        """Add entries, except for those that the journal has or that were cut off: they are only acknowledged."""
         for entry in page:
             self.ids.append(entry[0])
             if entry[1] is None:
@@ -149,7 +149,7 @@ def _weight(unit: Unit) -> int:
 
 
 class ShardReader:
-    """Drains one shard while it holds its lock."""
+    """Drains one shard while it holds the shard's lock."""
 
     def __init__(
         self,
@@ -162,16 +162,16 @@ class ShardReader:
         figures: Figures,
         tokens: TokenReader | None = None,
     ) -> None:
-        """`tokens`: those of the namespace, which one of its shards reads."""
+        """`tokens`: reads the tokens of the namespace, for one of its shards; None for the others."""
         self._stream, self._shard, self._sql, self._writer, self._walk = stream, shard, sql, writer, walk
         self._options, self._figures, self._tokens = options, figures, tokens
         self._source = options.source
         self.lock = Lock(stream)
         self.begins = asyncio.Event()
-        """Set when it begins to drain, and after what breaks the sum of its events."""
+        """Set when the reader begins to drain, and after anything that breaks the sum of its events."""
         self._stopping = asyncio.Event()
         self._forgotten = START
-        self._density = float(options.batch)  # events of an entry, as the last page had them
+        self._density = float(options.batch)  # events per entry in the last page
         self._size = PageSize()
         self._has_begun = False
         self._is_on = True
@@ -179,11 +179,11 @@ class ShardReader:
         self._outage = Outage(logging.getLogger(__name__), "journal.interrupted", "journal.resumed")
 
     def stop(self) -> None:
-        """Stop behind the batch under way."""
+        """Stop after the batch under way."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Drain until it is stopped. Raises Unfit where another living reader has the source."""
+        """Drain until stopped. Raises Unfit if a live reader of another stream has the source."""
         holding = asyncio.create_task(self.lock.run(), name=f"journal lock {self._shard}")
         pause = _SHORTEST_S
         try:
@@ -205,7 +205,7 @@ class ShardReader:
             self._figures.left(self._shard)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, unless it is to stop."""
+        """Wait, or return early if the reader must stop."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -213,7 +213,7 @@ class ShardReader:
             pass
 
     async def _drain(self) -> None:
-        """Drain from the position in SQL on, until the lock is lost or the loop is to stop."""
+        """Drain from the position in SQL on, until the lock is lost or the reader must stop."""
         while not self.lock.is_held:
             if self._stopping.is_set():
                 return
@@ -240,8 +240,8 @@ class ShardReader:
             self._outage.end(shard=self._shard)
 
     async def _choose(self, known: Sequence[Change], position: Position) -> None:
-        """Keep what this reader was told to keep, from the position on; else what the journal has kept until now. What
-        it did not have until now, a walk reads."""
+        """From the position on, keep what the options of this reader say, or what the journal has kept until now if
+        they say nothing. A walk reads what the journal did not keep until now."""
         own, told = of_shard(known, self._shard), self._options
         before, until_now = newest(own), newest(own or known)
         choice = Choice(told.events or until_now.events, until_now.bodies if told.bodies is None else told.bodies)
@@ -255,8 +255,8 @@ class ShardReader:
         log.warning("journal.chosen", shard=self._shard, events=choice.events, bodies=choice.bodies)
 
     async def _ready(self, known: Sequence[Change]) -> Position | None:
-        """The position, in agreement with the stream; None: there is no stream now. `known`: what is kept of the
-        shard."""
+        """Returns the position, in agreement with the stream, or None if there is no stream now. `known`: what is kept
+        of the shard."""
         position = await self._sql.position(self._source, self._shard)
         view = await self._settle(position)
         while (found := verdict.judge(position, view)) is not Verdict.WELL:
@@ -270,7 +270,8 @@ class ShardReader:
         return position
 
     async def _settle(self, position: Position | None, ids: Sequence[bytes] = ()) -> View:
-        """Acknowledge what the journal has, and see how far it is behind."""
+        """Acknowledge what the journal has. Returns a view of the stream, and reports how far the journal is behind
+        it."""
         view = await self._stream.settle(position.stream if position else "", place_of(position), ids)
         if view.is_on is not self._is_on:
             self._is_on = view.is_on
@@ -291,7 +292,7 @@ class ShardReader:
         self._is_behind = seconds > _BEHIND_S
 
     async def _agreed(self, position: Position | None, view: View, found: Verdict, known: Sequence[Change]) -> Position:
-        """Write what a verdict means; returns the position after it."""
+        """Write what follows from a verdict; returns the position after it."""
         if position is None:
             return await self._begun(view)
         if found is Verdict.LOST:
@@ -313,7 +314,7 @@ class ShardReader:
         return position
 
     async def _lost(self, position: Position, view: View, after: Place, upto: Place) -> Position:
-        """Write that entries were cut off unread; none, where events were off."""
+        """Write that entries were cut off unread, or that events were off, which is a gap of 0 entries."""
         entries = verdict.lost(position, view)
         counted = position._replace(entries=position.entries + entries)
         await self._write_gap(position, counted, verdict.LOST, after, upto, entries, view)
@@ -323,7 +324,7 @@ class ShardReader:
         return counted
 
     async def _went_back(self, position: Position, view: View, after: Place) -> Position:
-        """Redis has forgotten what is behind a place."""
+        """Write that Redis has forgotten what is after a place."""
         upto, again = place_of(position), verdict.next_epoch(position, view)
         is_other = again.stream != position.stream
         kinds = [verdict.FORGOTTEN, verdict.UNKNOWN] if is_other else [verdict.FORGOTTEN]
@@ -345,7 +346,7 @@ class ShardReader:
         return verdict.gap_row(self._source, self._shard, position.epoch, kind, after, upto, entries, view.now_us)
 
     async def _refuse_if_another_lives(self, position: Position) -> None:
-        """Raise Unfit if a reader of another stream moves the position, which is of a source of the same name."""
+        """Raise Unfit if a live reader of another stream, under the same source name, moves the position."""
         loop = asyncio.get_running_loop()
         until, seen, moves = loop.time() + _LIVING_S, position, 0
         while loop.time() < until and not self._stopping.is_set():
@@ -365,7 +366,7 @@ class ShardReader:
             raise Overtaken
 
     async def _drain_pending(self, position: Position) -> Position:
-        """Drain what was delivered and not acknowledged, as before a crash."""
+        """Drain entries that were delivered but not acknowledged, for example before a crash."""
         after = START
 
         async def more(count: int) -> list[RawEntry]:
@@ -382,7 +383,7 @@ class ShardReader:
         return position
 
     async def _drain_fresh(self, position: Position) -> Position:
-        """Drain a batch, or wait for a while; a step of a walk, if there is one."""
+        """Drain a batch of fresh entries, or wait for a while; then do a step of a walk, if one is due."""
         view = await self._settle(position)
         if verdict.judge(position, view) is not Verdict.WELL:
             raise Gone
@@ -402,7 +403,7 @@ class ShardReader:
         async def more(count: int) -> list[RawEntry]:
             nonlocal wait_ms, reached
             page = await self._stream.fresh(count, wait_ms)
-            wait_ms = 0  # what is here does not wait for more
+            wait_ms = 0  # entries that were read do not wait for more
             if page:
                 await self._refuse_to_pass_over(reached, page[0][0])
                 reached = Place.read(page[-1][0])
@@ -419,13 +420,13 @@ class ShardReader:
         return position
 
     async def _refuse_to_pass_over(self, after: Place, first: bytes) -> None:
-        """Raise Gone where an entry between these was given to another reader, who has not written it: it is
-        pending."""
+        """Raise Gone if the stream has an entry between these two: it is pending, because another reader received it
+        and has not written it."""
         if await self._stream.entries(after, verdict.before(Place.read(first), START), 1):
             raise Gone
 
     async def _gather(self, more: Callable[[int], Awaitable[list[RawEntry]]], position: Position) -> _Read:
-        """Read for a batch, by pages whose size follows from how many events the entries had until now."""
+        """Read a batch, in pages whose size depends on how many events the entries had until now."""
         found, place = _Read(), place_of(position)
         while found.events < self._options.batch and found.bytes < _MOST_BYTES:
             count = max(1, min(self._size.entries, int((self._options.batch - found.events) / self._density)))
@@ -440,19 +441,19 @@ class ShardReader:
         return found
 
     async def _written(self, position: Position, found: _Read, told_us: int, *, may_repeat: bool = False) -> Position:
-        """Write what was read, then acknowledge it, and see whether all is well."""
+        """Write what was read, then acknowledge it, and check that nothing was cut off meanwhile."""
         before = place_of(position)
         if found.units:
             told_us = max(told_us, max((unit.entry.at for unit in found.units if unit.entry), default=0))
             position = await self._writer.write(position, found.units, told_us, self._forgotten, may_repeat)
         view = await self._settle(position, found.ids)
-        if verdict.judge(position, view) is Verdict.LOST:  # it was cut off while this batch was read
+        if verdict.judge(position, view) is Verdict.LOST:  # entries were cut off while this batch was read
             upto = max(place_of(position), verdict.before(view.first, view.last))
             return await self._lost(position, view, before, upto)
         return position
 
     async def _timely(self, position: Position, told_us: int) -> Position:
-        """Write until when all is told."""
+        """Write the time until which the journal has everything."""
         after = position._replace(time=told_us)
         await self._sql.write(Batch(self._source, self._shard, position, after))
         return after

@@ -1,6 +1,7 @@
-"""What the readers of a process ask of SQL: batches by one store, one at a time, and all else by an engine.
+"""SQL for the readers of a process: batches are written through one store, one at a time, and everything else goes
+through an engine.
 
-A database that is away is asked again until it answers: nothing is acknowledged meanwhile.
+If the database is away, it is tried again until it answers: nothing is acknowledged meanwhile.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Gap(NamedTuple):
 
 
 class Sql:
-    """One journal. Made by `open`; every method waits for a database that is away."""
+    """One journal. `open` connects to it; every method waits while the database is away."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -58,7 +59,7 @@ class Sql:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect, and found an empty journal. Raises Refused."""
+        """Connect, and create the tables of an empty journal. Raises Refused."""
         await self._patiently(self._opened)
 
     async def _opened(self) -> None:
@@ -73,12 +74,12 @@ class Sql:
             await self._engine.dispose()
 
     async def position(self, source: str, shard: int) -> Position | None:
-        """How far a shard is drained; None: nothing was."""
+        """How far a shard is drained, or None if it never was."""
         return await self._patiently(lambda: self._in_turn(lambda store: store.position(source, shard)))
 
     async def write(self, batch: Batch) -> None:
-        """Write a batch. Raises Overtaken, also when it had been written before the database went away, and
-        ContentRefused."""
+        """Write a batch. Raises ContentRefused, and Overtaken, also if the batch was already written before the
+        database went away."""
         await self._patiently(lambda: self._in_turn(lambda store: store.write(batch)))
 
     async def _in_turn(self, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -103,7 +104,7 @@ class Sql:
             return result
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do something in a transaction of its own."""
+        """Run `work` in a transaction of its own."""
         return await self._patiently(lambda: self._run(work))
 
     async def _run(self, work: Callable[[Connection], T]) -> T:
@@ -111,7 +112,7 @@ class Sql:
         try:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
-        except (DataError, IntegrityError, ProgrammingError):  # a defect, which no repetition mends
+        except (DataError, IntegrityError, ProgrammingError):  # a defect, which a retry cannot fix
             raise
         except (DBAPIError, OSError) as error:
             raise Away(str(getattr(error, "orig", None) or error)) from error
@@ -128,7 +129,7 @@ class Sql:
         return Place(*row) if row else START
 
     async def gaps(self, source: str) -> list[Gap]:
-        """What was lost and what was forgotten, in the order in which it was found."""
+        """The lost and the forgotten ranges, in the order in which they were found."""
         query = select(gap).where(gap.c.source == source, gap.c.kind != UNKNOWN).order_by(gap.c.number)
         rows = await self.run(lambda connection: connection.execute(query).all())
         return [
@@ -145,12 +146,12 @@ class Sql:
         ]
 
     async def choices(self, source: str) -> list[Change]:
-        """What is kept of the shards, and since when."""
+        """What is kept of each shard, and since when."""
         rows = await self.run(lambda connection: connection.execute(choices.query(source)).all())
         return choices.changes(rows)
 
     async def choose(self, source: str, change: Change) -> None:
-        """Write that something else is kept from now on. Raises Overtaken where another reader did that meanwhile."""
+        """Write that something else is kept from now on. Raises Overtaken if another reader has done so meanwhile."""
         (shard, since, (events, bodies)) = change
         values = {"source": source, "shard": shard, "since": since, "events": events, "bodies": int(bodies)}
         try:
@@ -159,16 +160,16 @@ class Sql:
             raise Overtaken from None
 
     async def to_walk(self, source: str, shard: int) -> int | None:
-        """The number of the newest gap that a walk is to fill; None: there is none."""
+        """The number of the newest gap that a walk must fill, or None if there is none."""
         query = select(func.max(gap.c.number)).where(*_unfilled(source, shard))
         return await self.run(lambda connection: connection.execute(query).scalar())
 
     async def is_walked(self, source: str, shard: int) -> bool:
-        """Whether a shard is drained, and no walk is to be done."""
+        """Returns True if a shard has a position, and no walk is due."""
         return await self.position(source, shard) is not None and await self.to_walk(source, shard) is None
 
     async def keep(self, periods: Periods, now_ms: int) -> bool:
-        """Delete what is too old, a step, and return whether there is more; see `Keeper.step`. A batch that waits goes
+        """Delete a step of what is too old; returns True if there is more (see `Keeper.step`). A batch that waits goes
         before the next step."""
         return await self._patiently(lambda: self._keep(periods, now_ms))
 
@@ -182,7 +183,8 @@ class Sql:
             raise Away(str(getattr(error, "orig", None) or error)) from error
 
     async def ask_for_walk(self, source: str, shard: int, now_us: int) -> None:
-        """Have the reader of a shard walk, whichever process it is in. Nothing where the shard was never drained."""
+        """Make the reader of a shard walk, in whichever process it runs. Does nothing if the shard was never
+        drained."""
         position = await self.position(source, shard)
         if position:
             place = place_of(position)
@@ -191,14 +193,14 @@ class Sql:
             await self.run(lambda connection: connection.execute(insert(gap).values(values)) and None)
 
     async def walked(self, source: str, shard: int, number: int, now_us: int) -> None:
-        """A walk has filled the gaps up to a number."""
+        """Mark the gaps up to a number as filled by a walk."""
         change = update(gap).where(*_unfilled(source, shard), gap.c.number <= number).values(walked=now_us)
         await self.run(lambda connection: connection.execute(change) and None)
 
     async def checksums(
         self, source: str, shard: int, after: Place, upto: Place
     ) -> dict[tuple[int, int, int], set[int]]:
-        """By place, the checksums of the events that are behind a place, up to another."""
+        """By place, the checksums of the events that come after one place, up to another."""
         query = select(event.c.ms, event.c.seq, event.c.n, event.c.checksum).where(
             event.c.ms.between(after.ms, upto.ms), event.c.source == source, event.c.shard == shard, event.c.branch >= 0
         )
@@ -212,9 +214,9 @@ class Sql:
     async def unmet(
         self, source: str, shard: int, place: tuple[int, int, int], after: str, most: int
     ) -> list[tuple[str, int, str]]:
-        """Jobs and schedules that live and of which nothing was told or met from a place (with the number of an event)
-        on: id, life and topic, by id, from behind one. Those whose last event Redis has forgotten are left out. The ids
-        of schedules, `~` and the name, are behind all others."""
+        """Live jobs and schedules of which nothing was recorded or met from a place on (which includes the number of an
+        event): their ids, lives and topics, by id, up to `most` after the id `after`. Those whose last event Redis has
+        forgotten are left out. The ids of schedules, `~` and the name, come after all others."""
         found: list[tuple[str, int, str]] = []
         if not after.startswith(SCHEDULE):
             found = await self._unmet(_is_unmet(job, source, shard, place), job.c.id, job.c.life, after, most)
@@ -232,7 +234,7 @@ class Sql:
         return [tuple(row) for row in await self.run(lambda connection: connection.execute(query).all())]
 
     async def still_unmet(self, source: str, ids: Sequence[str], place: tuple[int, int, int]) -> set[str]:
-        """Those of some jobs and schedules of which nothing was told since."""
+        """The ids, out of `ids`, of live jobs and schedules of which nothing was recorded or met from a place on."""
         names = [each.removeprefix(SCHEDULE) for each in ids if each.startswith(SCHEDULE)]
         of_jobs = select(job.c.id).where(job.c.source == source, job.c.id.in_(ids), _is_live_before(job, place))
         of_schedules = select(schedule.c.name).where(

@@ -1,7 +1,7 @@
-"""The tokens of a namespace, in case Redis loses them: their records, written whenever one was changed.
+"""The tokens of a namespace, in case Redis loses them: writes their records whenever one was changed.
 
-No event tells of them. Redis keeps the record of a token that has ended for `KEPT_S`, so whoever looks more often than
-that misses no revocation. After a longer pause, a token that Redis does not have may have been revoked meanwhile.
+Tokens have no events. Redis keeps the record of a token that has ended for `KEPT_S`, so a reader that looks more often
+than that misses no revocation. After a longer pause, a token that Redis does not have may have been revoked meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TokenReader:
         self._version = 0
 
     async def begin(self, until_us: int) -> None:
-        """Write all tokens. `until_us`: until when somebody has looked. Raises JobQueueError, Overtaken."""
+        """Write all tokens. `until_us`: when a reader last looked. Raises JobQueueError, Overtaken."""
         await self._look(until_us)
 
     async def look(self) -> None:
@@ -46,7 +46,7 @@ class TokenReader:
             stored = await self._tokens.read()
         except JobQueueError as error:
             if "WRONGTYPE" not in error.message:
-                raise  # else it is another program's key
+                raise  # otherwise it is another program's key
             return
         has_missed = until_us is not None and may_miss(until_us, stored.now_us)
         try:
@@ -57,13 +57,13 @@ class TokenReader:
 
 
 def may_miss(until_us: int, now_us: int) -> bool:
-    """Whether a token that Redis does not have may have been revoked since the last look, at `until_us`."""
+    """Returns True if a token that Redis does not have may have been revoked since the last look, at `until_us`."""
     return now_us - until_us > KEPT_S * _US
 
 
 def _write(connection: Connection, source: str, stored: Stored, has_missed: bool) -> None:
-    """Write the records that are newer than those that are there. `has_missed`: those that Redis does not have may have
-    been revoked, so they have ended."""
+    """Write the records that are newer than those in the journal. `has_missed`: True if revocations may have been
+    missed; then tokens that Redis does not have are marked as ended."""
     kept = connection.execute(select(token.c.id, token.c.changed, token.c.ended).where(token.c.source == source))
     known = {token_id: (changed, ended) for token_id, changed, ended in kept}
     rows = [_row(source, record, raw) for record, raw in _readable(stored)]

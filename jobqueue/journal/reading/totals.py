@@ -1,8 +1,10 @@
-"""Whether the journal has all: its events since a moment must add up to the totals that Redis has counted since.
+"""Checks that the journal has everything: its events since a moment must add up to the totals that Redis has counted
+since then.
 
-The totals of each topic are read with the place in the stream that they are as of. What was told between two such
-places is known exactly from the events; sums by minute spare counting most of them. The first place of each is kept in
-`jq_total`: renewed after whatever breaks the sum (a gap, a return), and before its events are too old to be kept.
+The totals of each topic are read with the place in the stream to which they apply. What was recorded between two such
+places is known exactly from the events; sums by minute make it unnecessary to count most of them. The first place of
+each topic is kept in `jq_total`. It is renewed after anything that breaks the sum (a gap, or Redis going back), and
+before the events since then are too old to be kept.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from jobqueue.journal.tables import event, gap, minute, total
 
 RENEWED_US = 7 * 86_400 * 1_000_000
 """The age at which the first places are renewed."""
-_AT_ONCE = 200  # topics of a script
+_AT_ONCE = 200  # topics per script
 _MINUTE_US = 60_000_000
-_REST = ""  # the topic of the row for all that have none
+_REST = ""  # the topic of the row for all topics without a row
 _WIDTH = len(TOTALS)
 COMPARED = ("added", "finished", "deleted")
-"""What is compared. Redis also counts as replaced what was added over a tombstone, and a replaced job as deleted in the
-topic that it had, which no event tells: so the added ones are those created or replaced, and the deleted ones are
-compared over all topics."""
+"""What is compared. Redis also counts a job that was added over a tombstone as replaced, so the added ones are those
+created or replaced. It counts a replaced job as deleted in its former topic, which no event shows, so the deleted ones
+are compared over all topics."""
 _BY_TOPIC = 2
 ALL = "all topics"
 _NEW = (Verb.ADD, Verb.IMPORT, Verb.RESTORE)
@@ -39,7 +41,7 @@ _BROUGHT = (Verb.IMPORT, Verb.RESTORE)
 
 
 class Base(NamedTuple):
-    """The totals of a topic in a shard, and the place that they are as of."""
+    """The totals of a topic in a shard, and the place to which they apply."""
 
     place: Place
     time_us: int
@@ -65,7 +67,7 @@ async def read(streams: Sequence[Stream]) -> Bases:
 
 
 async def renew(streams: Sequence[Stream], sql: Sql, source: str) -> None:
-    """Add up from now on."""
+    """Read and store the totals from which events are added up from now on."""
     rows = [
         {"source": source, "shard": shard, "topic": topic, "ms": base.place.ms, "seq": base.place.seq}
         | {"time": base.time_us}
@@ -82,13 +84,14 @@ async def renew(streams: Sequence[Stream], sql: Sql, source: str) -> None:
 
 
 async def began_us(sql: Sql, source: str) -> int | None:
-    """Since when it is added up; None: it is not."""
+    """Since when events are added up, in us, or None if they are not."""
     query = select(func.max(total.c.time)).where(total.c.source == source)
     return await sql.run(lambda connection: connection.execute(query).scalar())
 
 
 async def is_due(sql: Sql, source: str, now_us: int) -> bool:
-    """Whether to add up from now on: at first, after a gap or a return, and once what it began with is old."""
+    """Returns True if the totals must be renewed: at first, after a gap or after Redis went back, and once they are
+    old."""
     query = select(func.max(gap.c.found)).where(gap.c.source == source)
     broken = await sql.run(lambda connection: connection.execute(query).scalar())
     began = await began_us(sql, source)
@@ -97,20 +100,20 @@ async def is_due(sql: Sql, source: str, now_us: int) -> bool:
 
 @dataclass(slots=True)
 class Difference:
-    """Of a topic, or all; numbers in the order of `COMPARED`."""
+    """The numbers of a topic, or of all topics, in the order of `COMPARED`."""
 
     redis: list[int] = field(default_factory=lambda: [0] * len(COMPARED))
-    """Since the first place, by Redis."""
+    """What Redis has counted since the first place."""
     journal: list[int] = field(default_factory=lambda: [0] * len(COMPARED))
 
     @property
     def is_one(self) -> bool:
-        """Whether they differ."""
+        """Whether Redis and the journal differ."""
         return self.redis != self.journal
 
 
 async def compare(sql: Sql, source: str, until: Bases) -> dict[str, Difference]:
-    """By topic, what happened from the first places until others, which the journal must have reached."""
+    """By topic, what happened from the first places up to `until`, which the journal must have reached."""
     since = await _first_places(sql, source)
     if not since:
         return {}
@@ -136,7 +139,7 @@ async def compare(sql: Sql, source: str, until: Bases) -> dict[str, Difference]:
 
 
 def _compared(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Redis's totals as they are compared."""
+    """The numbers of `COMPARED` from Redis's totals."""
     named = dict(zip(TOTALS, numbers, strict=True))
     return named["created"] + named["replaced"], named["finished"], named["deleted"]
 
@@ -150,8 +153,8 @@ def _sum(bases: Bases, topic: str) -> list[int]:
 
 
 async def _began_again(sql: Sql, source: str, topic: str, now: Sequence[int], later: Sequence[int]) -> bool:
-    """Whether Redis's totals are those since some minute: a service forgets a topic that is idle for long, and counts
-    from 0 when it comes back. `later`: what the journal has beyond them."""
+    """Returns True if Redis's totals only count from some minute on: a service forgets a topic that is idle for long,
+    and counts from 0 when the topic comes back. `later`: what the journal has counted beyond these totals."""
     query = (
         select(minute.c.minute, minute.c.verb, minute.c.state, minute.c.events)
         .where(minute.c.source == source, minute.c.topic == topic)
@@ -184,7 +187,7 @@ async def _first_places(sql: Sql, source: str) -> Bases:
 
 
 def _of(verb: int, after: int, number: int) -> tuple[int, ...]:
-    """What events count for."""
+    """What events add to the numbers of `COMPARED`."""
     is_own = verb not in _BROUGHT
     return (
         number if verb in (*_NEW, Verb.REPLACE) and after in LIVE else 0,
@@ -196,8 +199,9 @@ def _of(verb: int, after: int, number: int) -> tuple[int, ...]:
 def _counted(
     connection: Connection, source: str, since: Bases, until: Bases, minute_of: int
 ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """What the journal counts: the sums of later minutes, and events of the first one, without those behind the end;
-    and those behind the end."""
+    """By topic, what the journal has counted from the first places up to `until`, and what it has counted after that.
+    The first is added up from the sums of the minutes after `minute_of`, and from the events until the end of that
+    minute."""
     counted: dict[str, list[int]] = defaultdict(lambda: [0] * len(COMPARED))
     later: dict[str, list[int]] = defaultdict(lambda: [0] * len(COMPARED))
     sums = (
@@ -222,7 +226,7 @@ def _counted(
 
 
 def _events(connection: Connection, source: str, *where: Any) -> Iterator[Any]:
-    """Events that count, as many as are alike in one row."""
+    """The events that count, one row for each kind of equal events, with their `number`."""
     columns = (event.c.shard, event.c.topic, event.c.ms, event.c.seq, event.c.branch, event.c.verb, event.c.state_after)
     counts = or_(event.c.state_after.in_([State.FINISHED, State.DELETED]), event.c.verb.in_([*_NEW, Verb.REPLACE]))
     query: Select[Any] = (

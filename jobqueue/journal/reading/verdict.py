@@ -1,7 +1,7 @@
-"""What a stream says about the position of its shard: whether all is well, entries were lost, or Redis went back.
+"""Compares a stream with the position of its shard: all is well, entries were lost, or Redis went back.
 
-`entries` of a position counts those drained in its epoch, and each one that was told as lost. So whatever Redis has
-added beyond them, and does not have now, was cut off before it could be read.
+`entries` of a position counts the entries drained in its epoch, and those already reported as lost. So entries that
+Redis has added beyond that number, and does not have now, were cut off before they could be read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jobqueue.journal.store import Position, Row
 
 
 class Verdict(Enum):
-    """On the stream of a shard."""
+    """A verdict on the stream of a shard."""
 
     WELL = "well"
     NO_STREAM = "there is none"
@@ -24,7 +24,8 @@ class Verdict(Enum):
 
 
 LOST, FORGOTTEN, UNKNOWN = 1, 2, 3
-"""Kinds of gaps: entries that never came; entries that Redis has forgotten; what was before, and is to be walked."""
+"""Kinds of gaps: entries that never reached the journal; entries that Redis has forgotten; and no entries, but records
+that a walk must read."""
 
 
 def place_of(position: Position | None) -> Place:
@@ -32,13 +33,13 @@ def place_of(position: Position | None) -> Place:
 
 
 def lost(position: Position, view: View, upto: int = 0) -> int:
-    """How many entries were cut off unread; below 0: Redis went back. `upto`: how many of the stream are not behind the
-    position."""
+    """How many entries were cut off unread; negative if Redis went back. `upto`: how many entries of the stream are not
+    after the position."""
     return view.added - position.entries - (view.length - upto)
 
 
 def judge(position: Position | None, view: View) -> Verdict:
-    """Judge a view that has no entries up to the position, unless it says that Redis went back."""
+    """Judge a view. It has no entries up to the position, unless it shows that Redis went back."""
     if view.length < 0 or not view.word or view.given is None:
         return Verdict.NO_STREAM
     if position is None:
@@ -53,18 +54,19 @@ def judge(position: Position | None, view: View) -> Verdict:
 
 
 def told_until(view: View) -> int:
-    """us: until when all that was told has been drained, as nothing of the stream is yet."""
+    """us: the time until which there was nothing to drain, for a stream of which nothing is drained yet."""
     return (view.first.ms - 1) * 1000 if view.first else view.now_us
 
 
 def first_position(view: View) -> Position:
-    """The position before the first read of a stream. What another journal has had is no loss of this one."""
+    """The position before the first read of a stream. Entries that another journal has drained are not lost for this
+    one."""
     entries = view.added - view.length if view.given and view.given > START else 0
     return Position(0, *START, entries, view.word, view.now_us, told_until(view))
 
 
 def next_epoch(position: Position, view: View) -> Position:
-    """The position from which a stream is read that went back, or that is another one."""
+    """The position from which to read a stream that went back, or that is a different one."""
     first = first_position(view)._replace(epoch=position.epoch + 1, since=position.since)
     return first if view.word != position.stream else first._replace(entries=view.added - view.length)
 
@@ -77,7 +79,7 @@ def gap_row(
 
 
 def before(place: Place | None, otherwise: Place) -> Place:
-    """The last place that there may be before one."""
+    """The last possible place before `place`, or `otherwise` if that is None."""
     if place is None:
         return otherwise
     return Place(place.ms, place.seq - 1) if place.seq else Place(place.ms - 1, (1 << 63) - 1)

@@ -1,10 +1,10 @@
-"""The walk of a shard: reads the records of all its jobs and schedules, at first and after a gap, for what no event has
-told.
+"""The walk of a shard: reads the records of all its jobs and schedules, at first and after a gap, to learn what no
+event has recorded.
 
-Each step reads some records and the last place of the stream in one script. So what it has read has an exact place, and
-a row takes it where it is not newer. Then jobs and schedules that live in the journal and were not met are asked for
-once more: one of which nothing was told until then, and that Redis does not know, has vanished. The id of a schedule is
-`~` and its name.
+Each step reads some records and the last place of the stream in one script. So every record has an exact place, and is
+written unless its row in the journal is newer. Then Redis is asked once more for the live jobs and schedules of the
+journal that the walk has not met: if Redis does not know one, and nothing was recorded of it until then, it has
+vanished. The id of a schedule is `~` and its name.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from jobqueue.journal.store import Batch, ContentRefused, Position, Row
 log = structlog.get_logger()
 
 FIRST = 1_000_000
-"""The number of the first record of a walk: behind all events of the entry that it was read at."""
+"""The number of the first record of a walk, which is after all events of the entry at whose place it was read."""
 _LOOK_S = 5.0
-_AT_ONCE = 100  # records of a script: less than 1 ms of Redis
+_AT_ONCE = 100  # records per script: less than 1 ms of Redis's time
 _OF_A_STEP = 1_000  # records
-_REST = 1.0  # for each second of Redis's work
+_REST = 1.0  # seconds of rest for each second of Redis's work
 _INSTANCE = "journal"
 
 
 class _Met(NamedTuple):
-    """What a walk tells of a job."""
+    """What a walk has read of a job."""
 
     place: Place
     entry: Entry
@@ -52,10 +52,10 @@ class _Met(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Jobs that were asked for once more and that Redis does not know: by id, life and topic."""
+    """Jobs for which Redis was asked once more, and which it does not know: by id, their lives and topics."""
 
     place: Place
-    """As of this."""
+    """The place at which Redis was asked."""
     now_us: int
     jobs: Mapping[str, tuple[int, str]]
 
@@ -73,7 +73,7 @@ class Walk:
         self.reset()
 
     def reset(self) -> None:
-        """Begin from the first record, if there is a walk to be done."""
+        """Begin from the first record, if a walk is due."""
         self._looked = float("-inf")
         self._ids: AsyncIterator[list[str]] | None = None
         self._begun: Place | None = None
@@ -84,7 +84,7 @@ class Walk:
         self._read_at = Records(0, START, [])
 
     async def is_due(self) -> bool:
-        """Whether there is something to walk for."""
+        """Whether a walk is due."""
         now = asyncio.get_running_loop().time()
         if self._number is None and now - self._looked > _LOOK_S:
             self._looked = now
@@ -92,21 +92,21 @@ class Walk:
         return self._number is not None
 
     async def step(self, position: Position, *, is_all: bool) -> Position:
-        """Read some records, or ask for some jobs, and write them; returns the position. `is_all`: whether all that was
-        told before this step is in the journal, whatever its position is."""
+        """Read some records, or ask for some jobs, and write them; returns the position. `is_all`: True if everything
+        that was recorded before this step is in the journal, whatever its position is."""
         try:
             if not self._is_met:
                 await self._meet(position)
             elif is_all or (self._waits_for and place_of(position) >= self._waits_for):
                 await self._vanish(position)
         except JobQueueError:
-            self.reset()  # a scan does not go on elsewhere
+            self.reset()  # a scan cannot continue on another Redis
             raise
         return position
 
     @property
     def _waits_for(self) -> Place | None:
-        """What must have been drained before the next step."""
+        """The place that must have been drained before the next step."""
         return self._asked.place if self._asked else self._begun
 
     async def _meet(self, position: Position) -> None:
@@ -124,13 +124,13 @@ class Walk:
 
     async def _scanned(self) -> AsyncIterator[list[str]]:
         prefix = self._shards.keys[self._shard].tag + FAMILIES["JOB"]
-        async for page in Pages(self._shards.redis, _REST).keys(f"{prefix}*"):  # a namespace has nothing to be escaped
+        async for page in Pages(self._shards.redis, _REST).keys(f"{prefix}*"):  # a namespace needs no escaping
             yield [key.decode("utf-8", "replace").removeprefix(prefix) for key in page]
         async for names in self._stream.schedules():
             yield [f"{SCHEDULE}{name}" for name in names]
 
     async def _read(self, ids: Sequence[str], met: list[_Met]) -> list[str]:
-        """Read the records of jobs; returns those that have none."""
+        """Read the records of jobs; returns the ids of those that have none."""
         pages, gone = Pages(self._shards.redis, _REST), []
         while ids:
             read = await pages.step(self._stream.records(ids[:_AT_ONCE]))
@@ -158,7 +158,8 @@ class Walk:
         return _Met(place, entry, event, self._next)
 
     async def _vanish(self, position: Position) -> None:
-        """Ask for a page of unmet jobs, or write those of which nothing was told until the answer."""
+        """Ask Redis for a page of unmet jobs; or, after that, write as vanished those that Redis does not know, and of
+        which nothing was recorded until its answer."""
         if self._asked:
             asked, self._asked = self._asked, None
             await self._write(position, await self._vanished(asked))
@@ -178,7 +179,8 @@ class Walk:
 
     @property
     def _met_from(self) -> tuple[int, int, int]:
-        """The place from which on everything was met or told since the walk began."""
+        """The place at which the walk began: everything that was met or recorded since then has this place or a later
+        one."""
         assert self._begun
         return (*self._begun, FIRST)
 

@@ -1,8 +1,8 @@
 """The jobs that a run considers, page by page: by what the journal knows when they are listed, or, for an earlier time,
 by their events.
 
-Gaps are what the journal does not know: events that were lost before it read them, and that no walk has made up for
-yet.
+Gaps are what the journal does not know: events that were lost before the journal read them, and that no walk has made
+up for yet.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from jobqueue.journal.reading.verdict import LOST, UNKNOWN
 from jobqueue.journal.restoring.reading import ENDED, PENDING, Choice, JobRow, NotBegun, Reading, kept
 
 Cursor = dict[str, Any]
-"""A place in a listing, as it is kept with the run."""
-_LISTED = 5_000  # jobs a query
+"""A place in a listing, as it is stored with the run."""
+_LISTED = 5_000  # jobs per query
 _JOB = tables.job.c
 _OVERDUE = (State.READY, State.DELAYED)
 
 
 class Candidate(NamedTuple):
-    """A job that comes into question."""
+    """A job that may come back."""
 
     id: str
     place: tuple[int, int, int]
-    """Of what was last told of it."""
+    """The place of its last event."""
     share: float
-    """Its place among the overdue jobs of its topic: 0 of the first, 1 behind the last."""
+    """Its position among the overdue jobs of its topic: 0 for the first, 1 for one after the last."""
 
 
 class Page(NamedTuple):
-    """Up to PAGE of them."""
+    """Up to `PAGE` candidates."""
 
     candidates: list[Candidate]
     behind: Cursor
@@ -49,8 +49,8 @@ class Page(NamedTuple):
 
 
 class Listing:
-    """The jobs of a choice, each state by itself: tombstones, then reserved, ready, delayed and dead ones; within a
-    topic in the order of their time. `now_ms`: by Redis's clock."""
+    """The jobs of a choice, state by state: tombstones, then reserved, ready, delayed and dead jobs; in a state by
+    topic, and in a topic in the order of their time. `now_ms`: by Redis's clock."""
 
     def __init__(self, reading: Reading, choice: Choice, now_ms: int) -> None:
         self._reading = reading
@@ -61,7 +61,7 @@ class Listing:
         self._states = [*ENDED, *live]
 
     async def total(self) -> int:
-        """How many there are."""
+        """How many jobs there are."""
         total = 0
         async for topic in self._topics():
             for state in self._states:
@@ -69,7 +69,7 @@ class Listing:
         return total
 
     async def pages(self, cursor: Cursor | None = None) -> AsyncIterator[Page]:
-        """The pages behind a cursor, or all of them."""
+        """The pages after a cursor, or all pages without one."""
         self._begun_ms = cursor["begun"] if cursor else self._now_ms
         for state in self._states:
             if cursor and self._states.index(cursor["state"]) > self._states.index(state):
@@ -82,7 +82,8 @@ class Listing:
                     yield page
 
     async def _topics(self, first: str | None = None) -> AsyncIterator[str]:
-        """The topics that are asked for, from the first on. One at a time: a query of all would read all jobs."""
+        """The topics of the choice, from `first` on. They are queried one at a time, because a query for all would read
+        all jobs."""
         condition = _JOB.topic >= first if first is not None else _JOB.topic > ""
         while True:
             rows = await self._reading.rows(
@@ -104,9 +105,9 @@ class Listing:
         return int((await self._reading.rows(counted))[0][0])
 
     async def _of(self, state: State, topic: str, at: Cursor) -> AsyncIterator[Page]:
-        """The pages of a topic's jobs in a state. Jobs of one time that are read together come in the order in which
-        they were told of; a cursor among them has the place that was `reached`, behind the last of them by time and
-        id."""
+        """The pages of a topic's jobs in a state. Jobs with the same time that are read together are in the order of
+        their last events. A cursor within such a group has the time and id of the last job before the group, and in
+        `reached` how far the group was paged."""
         before, overdue = await self._overdue(state, topic)
         while rows := await self._behind(state, topic, at["next"], at["id"]):
             last, rank = rows[-1], at["rank"]
@@ -124,14 +125,14 @@ class Listing:
                 return
 
     def _is_passed(self, row: Any, reached: Sequence[int] | None) -> bool:
-        """Whether a row is before the place that was reached, or was told of since the run began, as what comes back
-        is, and stands behind it only for that."""
+        """Returns True if a row was in an earlier page: it is not after `reached`, or only because it got an event
+        after the run began, as jobs that come back do."""
         if reached is None:
             return False
         return _order(row) <= tuple(reached) or (row.next == reached[0] and row.ms >= self._begun_ms)
 
     async def _overdue(self, state: State, topic: str) -> tuple[int, int]:
-        """How many overdue jobs of a topic come before those of a state, and how many there are."""
+        """How many overdue jobs of a topic come before those of a state, and how many the topic has."""
         if not self._choice.spread_s or state not in _OVERDUE:
             return 0, 0
         each = [
@@ -140,8 +141,8 @@ class Listing:
         return sum(each[: _OVERDUE.index(state)]), sum(each)
 
     async def _behind(self, state: State, topic: str, after: int, job_id: str) -> list[Any]:
-        """Up to _LISTED jobs behind one, by time and id: those of its time, then later ones. In one query, many jobs of
-        one time would be read from the first one on, for each page."""
+        """Up to `_LISTED` jobs after one, by time and id: those with the same time, then later ones. A single query
+        would read many jobs with the same time from the first one on, for each page."""
         rows = list(await self._reading.rows(self._some(state, topic, _JOB.next == after, _JOB.id > job_id)))
         if len(rows) < _LISTED:
             rows += (await self._reading.rows(self._some(state, topic, _JOB.next > after)))[: _LISTED - len(rows)]
@@ -154,7 +155,7 @@ class Listing:
 
 
 class Named:
-    """The jobs of a choice by their ids, those that the journal has."""
+    """The jobs of a choice that names their ids."""
 
     def __init__(self, reading: Reading, ids: Sequence[str]) -> None:
         self._reading = reading
@@ -184,7 +185,7 @@ def _candidates(rows: Sequence[Any], shares: Sequence[float]) -> list[Candidate]
     return [Candidate(row.id, (row.ms, row.seq, row.n), share) for row, share in zip(rows, shares, strict=True)]
 
 
-_ASKED = 500  # of whose events a query asks
+_ASKED = 500  # jobs whose events one query reads
 _EVENT = tables.event.c
 _GAP = tables.gap.c
 _TOLD = ("state_after", "due", "next", "priority", "cause", "attempts", "deliveries", "lease")
@@ -204,7 +205,8 @@ async def check(reading: Reading, as_of: int) -> None:
 
 
 async def _check_kept(reading: Reading, as_of: int) -> None:
-    """Raises NotBegun unless all events are kept from that time on, and a walk had read before it what was not."""
+    """Raises NotBegun unless all events are kept from that time on, and a walk had already read what was not kept
+    before."""
     for each in choices.unkept(await kept(reading)):
         if each.until is None:
             raise NotBegun(f"{each.words}: no earlier time can be restored")
@@ -222,8 +224,8 @@ def _time(us: int) -> str:
 
 
 class Past:
-    """The jobs of a choice that lived at its time, those of like state together, in the order of their time as far as
-    they are read together."""
+    """The jobs of a choice that lived at its time. Jobs that are read together are in the order of their states, then
+    of their times."""
 
     def __init__(self, reading: Reading, choice: Choice, as_of: int) -> None:
         self._reading = reading
@@ -262,7 +264,7 @@ class Past:
         return sorted(living, key=lambda row: (order[told[row.id].state_after], told[row.id].next))
 
     async def _told(self, ids: Sequence[str]) -> dict[str, Any]:
-        """The last event of each job until then."""
+        """The last event of each job until the time of the choice."""
         last: dict[str, Any] = {}
         names = ("id", "life", "topic", "at", "ms", "seq", "n", *_TOLD)
         for some in chunks(ids, _ASKED):
@@ -275,7 +277,8 @@ class Past:
         return last
 
     async def then(self, rows: dict[str, JobRow]) -> dict[str, JobRow | str]:
-        """The jobs of these rows as they were; or why one does not come back, as a count of `Sums`."""
+        """By id, the row of each job as it was then, or the count of `Sums` that says why the job does not come
+        back."""
         lived = {row.id: row for row in rows.values() if row.ended is None or row.ended > self._as_of}
         told, since = await self._told(list(lived)), await self._since(list(lived))
         return {
@@ -285,7 +288,7 @@ class Past:
         }
 
     async def _since(self, ids: Sequence[str]) -> dict[tuple[str, int], set[str]]:
-        """By id and life, what happened since that matters: `changed`, `ended`."""
+        """By id and life, what has happened since then that matters: `changed`, `ended`."""
         wanted = select(_EVENT.id, _EVENT.life, _EVENT.verb).where(
             *(self._reading.of_source(tables.event), _EVENT.id.in_(ids), _EVENT.at > self._as_of),
             or_(_EVENT.verb == int(Verb.REWRITE), _EVENT.state_after == int(State.FINISHED)),
@@ -306,7 +309,7 @@ def _then(row: JobRow, told: Any, since: set[str]) -> JobRow | str:
     if "ended" in since or (row.life == told.life and row.state == State.FINISHED):
         return "ended"
     if row.life != told.life:
-        return "without_body"  # that of another life is kept
+        return "without_body"  # the body that is kept is of another life
     if "changed" in since:
         return "changed"
     was = {name: getattr(told, name) for name in _TOLD[1:]}
@@ -314,7 +317,7 @@ def _then(row: JobRow, told: Any, since: set[str]) -> JobRow | str:
 
 
 class Gaps:
-    """The ends of the newest open gaps. Made by `read`."""
+    """The end of the newest open gap in each shard. Created by `read`."""
 
     def __init__(self, ends: dict[int, tuple[int, int]]) -> None:
         self._ends = ends
@@ -330,5 +333,5 @@ class Gaps:
         return cls(ends)
 
     def hide(self, row: Any) -> bool:
-        """Whether a job or a schedule may have ended in a gap: nothing was told of it behind."""
+        """Returns True if a job or a schedule may have ended in a gap: it has no event after the gap."""
         return (row.ms, row.seq) <= self._ends.get(row.shard, (-1, -1))

@@ -14,7 +14,7 @@ from jobqueue.journal.restoring.candidates import Candidate, Gaps, Past
 from jobqueue.journal.restoring.reading import ENDED, LEFT, Choice, JobRow, Reading, Sums
 
 OVERDUE = "overdue at restore"
-"""The reason of dead letters that are overdue."""
+"""The reason given to jobs that come back as dead letters because they are overdue."""
 _MOST_PRIORITY = 9
 
 
@@ -28,7 +28,8 @@ class Fate(NamedTuple):
 
 
 def fate_of(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
-    """What becomes of a job or tombstone. `spread_to_ms`: when an overdue one becomes due if those are spread."""
+    """What becomes of a job or tombstone. `spread_to_ms`: when an overdue job becomes due if overdue jobs are
+    spread."""
     try:
         fate = _tombstone(row) if row.state in ENDED else _live(row, choice, now_ms, spread_to_ms)
         if fate.record:
@@ -39,7 +40,7 @@ def fate_of(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate
 
 
 def record_of(row: JobRow) -> bytes:
-    """The record of a job. Raises ValueError, OverflowError for values that no record has."""
+    """The record of a job. Raises ValueError, OverflowError for values that no record can have."""
     if not row.topic or not 0 <= row.priority <= _MOST_PRIORITY:
         raise ValueError("no record of ours")
     lease_ended = row.cause == Cause.TRIES and row.reason == LEASE_ENDED and row.state == State.DEAD
@@ -55,7 +56,8 @@ def record_of(row: JobRow) -> bytes:
 
 
 def _tombstone(row: JobRow) -> Fate:
-    """It has a body and options only where the add asked for that; without them it still recognises a repeated add."""
+    """The tombstone has a body and options only if the add asked for that; without them it still recognises a repeated
+    add."""
     whole = row.keeps_body and row.body is not None and row.options is not None
     return Fate("tombstones", record_of(row if whole else row._replace(keeps_body=0, options=b"", body=None)))
 
@@ -94,7 +96,8 @@ def _with_reason(options: bytes) -> bytes:
 
 
 class Judging:
-    """Judges for one run. `begun_ms`: when it began, by Redis's clock; `past`: set if jobs come back as of a time."""
+    """Decides the fates of jobs for one run. `begun_ms`: when the run began, by Redis's clock; `past`: set if jobs come
+    back as of a time."""
 
     def __init__(
         self, reading: Reading, choice: Choice, sums: Sums, gaps: Gaps, past: Past | None, begun_ms: int
@@ -103,13 +106,13 @@ class Judging:
         self._gaps, self._past, self._begun_ms = gaps, past, begun_ms
 
     async def judge(self, wanted: Sequence[Candidate], now_ms: int) -> dict[str, Fate]:
-        """The fates of the jobs that come back, by id. The others are counted."""
+        """Returns the fates of the jobs that come back, by id. Counts the others."""
         rows = await self._reading.jobs([each.id for each in wanted])
         then = await self._past.then(rows) if self._past else {}
         return self.coming({each.id: self._of(each, rows.get(each.id), then, now_ms) for each in wanted})
 
     def coming(self, fates: dict[str, Fate]) -> dict[str, Fate]:
-        """The fates of what comes back, by id. The others are counted."""
+        """Returns the fates of what comes back, by id. Counts the others."""
         for some_id, fate in fates.items():
             if not fate.record:
                 self._count(fate.counted, some_id)
@@ -119,7 +122,7 @@ class Judging:
         if row is None:
             return Fate("ended")  # its row is no longer kept
         if row.place != candidate.place:
-            return Fate("ended" if row.ended is not None else "known")  # a newer event of it has come since
+            return Fate("ended" if row.ended is not None else "known")  # a newer event of the job has arrived since
         if row.state == 0 or self._gaps.hide(row):
             return Fate("unsure")
         as_it_was = then.get(row.id, "absent") if self._past else row

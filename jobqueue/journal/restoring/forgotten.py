@@ -1,10 +1,10 @@
-"""What a failover forgot: moves that the journal has, and that the Redis which took over does not know.
+"""Heals what a failover forgot: moves that the journal has, and that the Redis which took over does not know.
 
-Of each job the last forgotten event counts. A life that had ended by then ends again, unless another worker has it; a
-life that Redis never had is put, in place of an older one. Whatever Redis has done with a job since is left alone. Any
-other move is only reported: Redis has the job as it was before, and works on from there.
+For each job, the last forgotten event counts. A life that had ended by then ends again, unless another worker has it; a
+life that Redis never had is put, replacing an older one. Whatever Redis has done with a job since is left alone. Any
+other move is only reported: Redis has the job as it was before, and continues from there.
 
-Of schedules, lost definitions are put, and lost removals are made again.
+For schedules, lost definitions are put, and lost removals are repeated.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class LastTold(NamedTuple):
 
 
 class ForgottenSchedules:
-    """Heals, or with `applies` False only tells. Counts in `sums`."""
+    """Heals schedules, or only reports if `applies` is False. Counts in `sums`."""
 
     def __init__(self, reading: Reading, pool: Pool, restoring: Restoring, sums: Sums, *, applies: bool) -> None:
         self._reading, self._schedules, self._restoring = reading, Schedules(pool), restoring
         self._sums, self._applies = sums, applies
 
     async def heal(self, last: Sequence[LastTold]) -> None:
-        """Heal schedules of which the journal has all that was told. Raises Stopped."""
+        """Heal schedules. The journal must have everything that was recorded about them. Raises Stopped."""
         self._sums.counts["looked"] += len(last)
         rows = await schedule_rows(self._reading, [each.id.removeprefix(SCHEDULE) for each in last])
         for each in last:
@@ -86,7 +86,7 @@ class ForgottenSchedules:
         self._sums.counts["ended_again" if removed else "known"] += 1
 
     async def _put(self, row: ScheduleRow, there: Schedule | None) -> None:
-        """Put the schedule of a row, in place of an older definition if there is one."""
+        """Put the schedule of a row, replacing an older definition if there is one."""
         fate = fate_of_schedule(row)
         if not fate.record:
             self._sums.name(fate.counted, f"{SCHEDULE}{row.name}")
@@ -103,7 +103,7 @@ class ForgottenSchedules:
 _GAP, _EVENT = tables.gap.c, tables.event.c
 _AS_THEY_WERE = Choice()
 _MADE_AGAIN = (Verb.ADD, Verb.DUE, Verb.WALK)
-"""What Redis has in any case, or does again by itself."""
+"""Verbs of moves that Redis has in any case, or repeats by itself."""
 
 
 class _Last(NamedTuple):
@@ -120,7 +120,7 @@ class _Last(NamedTuple):
 
 
 class Forgotten:
-    """Tells, or heals, what Redis forgot in the failovers that were not healed yet. `actor`: empty: only tell."""
+    """Heals what Redis forgot in the failovers that were not healed yet. `actor`: empty to only report."""
 
     def __init__(
         self, reading: Reading, pool: Pool, actor: str, *, stale: bool = False, report: Report = lambda progress: None
@@ -132,8 +132,8 @@ class Forgotten:
         self._schedules = ForgottenSchedules(reading, pool, self._restoring, self.sums, applies=self._applies)
 
     async def carry_out(self) -> Sums:
-        """Counts of `Sums`, and: `ended_again`; `held`, by another worker; `older`, for another move than
-        an add or an end. Raises Stopped, NotBegun."""
+        """Returns the counts of `Sums`, and these: `ended_again`; `held`, by another worker; `older`, if the last
+        forgotten move is neither an add nor an end. Raises Stopped, NotBegun."""
         asked = await self._restoring.ask(())
         if not self._stale:
             await self._passing.begin(asked)
@@ -157,7 +157,7 @@ class Forgotten:
         return self.sums
 
     async def _check_kept(self, gaps: Sequence[Any]) -> None:
-        """Raises NotBegun where the events of a failover were not kept. Those of adds and ends are enough."""
+        """Raises NotBegun if the events of a failover were not kept. Those of adds and ends are enough."""
         known = await kept(self._reading)
         for gap in gaps:
             since, until = gap.from_ms * 1000, (gap.to_ms + 1) * 1000
@@ -170,7 +170,7 @@ class Forgotten:
             await self._passing.wait(asked)
 
     async def _gaps(self) -> Sequence[Any]:
-        """Those of failovers that were not healed."""
+        """The gaps of failovers that were not healed."""
         wanted = select(
             _GAP.number, _GAP.shard, _GAP.epoch, _GAP.from_ms, _GAP.from_seq, _GAP.to_ms, _GAP.to_seq
         ).where(
@@ -179,7 +179,7 @@ class Forgotten:
         return await self._reading.rows(wanted.order_by(_GAP.number))
 
     async def _events(self, gap: Any) -> list[_Last]:
-        """The events that a failover forgot: those told before it."""
+        """The events of jobs that a failover forgot: those recorded before it."""
         columns = (_EVENT.id, _EVENT.life, _EVENT.state_after, _EVENT.verb, _EVENT.lease)
         told = select(*columns, _EVENT.ms, _EVENT.seq, _EVENT.n).where(
             self._is_in(gap), _EVENT.id != "", _EVENT.life > 0
@@ -196,7 +196,7 @@ class Forgotten:
         return [LastTold(row.id, row.verb, row.at, (row.ms, row.seq, row.n)) for row in rows]
 
     def _is_in(self, gap: Any) -> ColumnElement[bool]:
-        """The condition that an event was told before a failover, which forgot it."""
+        """The condition that an event was recorded before a failover, which forgot it."""
         return and_(
             *(self._reading.of_source(tables.event), _EVENT.shard == gap.shard),
             *(_EVENT.ms >= gap.from_ms, _EVENT.ms <= gap.to_ms),
@@ -215,7 +215,8 @@ class Forgotten:
         await self._put([each for each in last.values() if each.id in unknown or each.id in gone], rows, now_ms)
 
     async def _end(self, known: Sequence[_Last]) -> set[str]:
-        """End what had ended; returns the ids whose older life made room for one that Redis lost."""
+        """End the lives that had ended; returns the ids whose older life was ended to make room for one that Redis
+        lost."""
         lost: list[Lost] = []
         for each in known:
             found = await self._lost(each)
@@ -240,7 +241,7 @@ class Forgotten:
         self.sums.counts[word] += 1
 
     async def _lost(self, last: _Last) -> Lost | str:
-        """The life in Redis that is to end, or a count of `Sums`."""
+        """The life in Redis that must end, or a count of `Sums`."""
         job = await self._pool.get(last.id)
         if job is None or job.created > last.life:
             return "known"
@@ -253,7 +254,7 @@ class Forgotten:
         return Lost(last.id, job.created, last.lease, last.state)
 
     async def _put(self, lost: Sequence[_Last], rows: dict[str, JobRow], now_ms: int) -> None:
-        """Put what Redis does not have, where nothing has been told of it since."""
+        """Put what Redis does not have, if nothing was recorded of it since."""
         records: list[tuple[str, bytes]] = []
         for each in lost:
             row = rows.get(each.id)

@@ -1,6 +1,7 @@
-"""Schedules and tokens that come back: those that live by the journal and of which Redis has no record.
+"""Schedules and tokens that come back: those that are live according to the journal, and of which Redis has no record.
 
-Schedules follow the jobs, so that what they have made is there when they go on. Their ids here are `~` and the name.
+Schedules come back after the jobs, so that the jobs which a schedule has made exist when it continues. The id of a
+schedule is `~` and its name here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from jobqueue.journal.restoring.runs import Passing, Run
 
 _SCHEDULE, _JOB = tables.schedule.c, tables.job.c
 _MOST_OCCURRENCES = 1_000  # of a schedule, the newest ones
-_NAMES = "schedules"  # what a cursor among them has
+_NAMES = "schedules"  # the key that a cursor among schedules has
 
 
 class ScheduleRow(NamedTuple):
@@ -51,7 +52,7 @@ class ScheduleRow(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Of what was last told."""
+        """The place of the last event."""
         return self.ms, self.seq, self.n
 
 
@@ -59,12 +60,12 @@ _COLUMNS = [tables.schedule.c[name] for name in ScheduleRow._fields]
 
 
 def is_schedule(some_id: str) -> bool:
-    """Whether an id is that of a schedule."""
+    """Whether an id belongs to a schedule."""
     return some_id.startswith(SCHEDULE)
 
 
 class LostSchedules:
-    """Schedules of some topics, by patterns, that live by the journal."""
+    """Schedules that are live according to the journal. `topics`: patterns for their topics."""
 
     def __init__(self, reading: Reading, topics: str, gaps: Gaps) -> None:
         self._reading, self._topics, self._gaps = reading, topics, gaps
@@ -78,7 +79,7 @@ class LostSchedules:
         return and_(self._reading.of_source(tables.schedule), _SCHEDULE.gone.is_(None))
 
     async def pages(self, cursor: Cursor | None) -> AsyncIterator[Page]:
-        """The pages behind a cursor, or all of them."""
+        """The pages after a cursor, or all pages without one."""
         after = cursor.get(_NAMES, "") if cursor else ""
         while True:
             some = select(*_COLUMNS).where(self._live(), _SCHEDULE.name > after).order_by(_SCHEDULE.name).limit(PAGE)
@@ -90,7 +91,7 @@ class LostSchedules:
             yield Page([Candidate(f"{SCHEDULE}{row.name}", row.place, 0.0) for row in wanted], {_NAMES: after})
 
     async def fates(self, wanted: Sequence[Candidate]) -> dict[str, Fate]:
-        """What becomes of schedules that Redis did not know, by id: they are read again."""
+        """What becomes of schedules that Redis did not know, by id. Their rows are read again."""
         rows = await schedule_rows(self._reading, [each.id.removeprefix(SCHEDULE) for each in wanted])
         return {each.id: self._fate(rows.get(each.id.removeprefix(SCHEDULE))) for each in wanted}
 
@@ -100,7 +101,7 @@ class LostSchedules:
         return Fate("unsure") if self._gaps.hide(row) else fate_of_schedule(row)
 
     async def lost(self, fates: dict[str, Fate]) -> list[LostSchedule]:
-        """Schedules that come back, with their occurrences that live."""
+        """The schedules that come back, with their live occurrences."""
         names = {some_id.removeprefix(SCHEDULE): fate.record for some_id, fate in fates.items()}
         return [
             LostSchedule(name, record, occurrences=await live_occurrences(self._reading, name))
@@ -109,12 +110,12 @@ class LostSchedules:
 
 
 def is_among(cursor: Cursor | None) -> bool:
-    """Whether a cursor is a place among the schedules, behind all jobs."""
+    """Whether a cursor is a place among the schedules, which come after all jobs."""
     return cursor is not None and _NAMES in cursor
 
 
 def fate_of_schedule(row: ScheduleRow) -> Fate:
-    """What becomes of a schedule that lives by the journal."""
+    """What becomes of a schedule that is live according to the journal."""
     if not row.body_kept:
         return Fate("without_body")
     if not row.topic:
@@ -131,8 +132,8 @@ async def schedule_rows(reading: Reading, names: Sequence[str]) -> dict[str, Sch
 
 
 async def live_occurrences(reading: Reading, name: str) -> list[str]:
-    """What follows the name and `@` in the ids of the occurrences that live by the journal."""
-    first, behind = f"{name}@", f"{name}A"  # the next character
+    """For each occurrence that is live according to the journal, the part of its id after the name and `@`."""
+    first, behind = f"{name}@", f"{name}A"  # `A` follows `@`
     of_it = and_(reading.of_source(tables.job), _JOB.id > first, _JOB.id < behind)
     live = select(_JOB.id).where(of_it, _JOB.state.in_([int(state) for state in LIVE]))
     rows = await reading.rows(live.order_by(_JOB.id.desc()).limit(_MOST_OCCURRENCES))
@@ -147,9 +148,9 @@ _TOKEN, _POSITION = tables.token.c, tables.position.c
 async def bring_back_tokens(
     reading: Reading, shards: Shards, run: Run | None, sums: Sums, *, stale: bool = False
 ) -> None:
-    """Bring back tokens. `run`: None: only tell; `stale`: do not wait for the journal. Raises NotBegun, Stopped, and
-    JobQueueError."""
-    # They are read with shard 0. Where events are off, nobody reads them, and what is known of them is that much older.
+    """Bring back tokens. `run`: None to only report; `stale`: True to skip waiting for the journal. Raises NotBegun,
+    Stopped, and JobQueueError."""
+    # Tokens are read with shard 0. If its events are off, nobody reads tokens, so those in the journal are older.
     asked = [each for each in await Restoring(shards, "").ask(()) if each.shard == 0 and each.stream]
     if not stale:
         await Passing(reading).begin(asked)
@@ -172,13 +173,13 @@ async def _token_rows(reading: Reading) -> list[Any]:
 
 
 async def _looked_until(reading: Reading) -> int:
-    """Until when (us) the tokens are read, with shard 0."""
+    """The time (us) until which the tokens were read, with shard 0."""
     until = select(_POSITION.time).where(reading.of_source(tables.position), _POSITION.shard == 0)
     return int(next(iter(await reading.rows(until)), (0,))[0])
 
 
 class _LostTokens:
-    """The tokens of a journal, judged by what Redis has. `until_us`: until when the journal has read them."""
+    """The tokens of a journal, judged by what Redis has. `until_us`: the time until which the journal has read them."""
 
     def __init__(self, rows: list[Any], until_us: int) -> None:
         self._token_rows, self._until_us = rows, until_us
@@ -186,7 +187,7 @@ class _LostTokens:
         self._others: list[tuple[str, str]] = []
 
     def judge(self, stored: Stored) -> list[Entry]:
-        """What Redis is to have. It may have taken some of it already, the last time."""
+        """What must be written to Redis. Redis may have some of it already, from the last try."""
         now = stored.now_us / 1e6
         there = [record for raw in stored.records.values() if (record := from_json(raw)) and record.is_live(now)]
         taken = {word for record in there for word in _words(record)}
@@ -204,7 +205,7 @@ class _LostTokens:
         return entries
 
     def _reason(self, row: Any, record: Record, stored: Stored, taken: set[str]) -> str:
-        """Why a token does not come back: a count of `Sums`; empty: it does."""
+        """Why a token does not come back: a count of `Sums`; empty if it does come back."""
         if row.id in stored.records:
             return "known"
         if not record.is_live(stored.now_us / 1e6):
@@ -214,7 +215,7 @@ class _LostTokens:
         return "taken" if taken & _words(record) else ""
 
     def tell(self, sums: Sums) -> None:
-        """Tell what the last judgement was."""
+        """Add the last judgement to `sums`."""
         sums.counts["looked"] += len(self._token_rows)
         sums.counts["put"] += len(self._put)
         sums.tokens = self._put

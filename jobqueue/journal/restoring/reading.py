@@ -1,4 +1,4 @@
-"""What a run of restore is asked for and reports; queries that wait for a database that is away; rows of jobs."""
+"""The options of a run of restore, and what it reports; queries that wait while the database is away; rows of jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobqueue.journal import choices, tables
 from jobqueue.journal.choices import Change
 
 PENDING = (State.RESERVED, State.READY, State.DELAYED)
-"""The states of jobs that come back unless others are named, in the order in which they come."""
+"""The states of jobs that come back unless others are named, in the order in which they come back."""
 ENDED = (State.FINISHED, State.DELETED)
 Overdue = Literal["run", "skip", "dead"]
 
@@ -27,25 +27,27 @@ class Choice:
     """Which jobs come back, and how."""
 
     ids: tuple[str, ...] = ()
-    """Empty: those of the topics."""
+    """Empty for all jobs of the topics."""
     topics: str = "*"
     """Patterns (buckets/topics/within.py)."""
     states: tuple[int, ...] = PENDING
-    """Of live jobs. Tombstones that last come back, too. Jobs that are named come back in any state."""
+    """The states of the live jobs that come back. Tombstones that have not expired come back, too. Jobs that are named
+    come back in any state."""
     overdue: Overdue = "run"
-    """What becomes of jobs whose time has passed, delayed and ready: they are ready; stay away; or are dead letters."""
+    """What becomes of delayed and ready jobs whose time has passed: `run` makes them ready, `skip` leaves them out,
+    `dead` makes them dead letters."""
     spread_s: float = 0.0
-    """Overdue jobs become due over so many seconds, evenly, in the order of their time."""
+    """Overdue jobs become due evenly over this many seconds, in the order of their time."""
     as_of: int | None = None
     """us since the epoch: jobs come back as they were then."""
 
     @property
     def has_schedules(self) -> bool:
-        """Whether schedules come back, too: where neither ids nor fewer states were named."""
+        """Returns True if schedules come back, too: no ids were named, and no fewer states than `PENDING`."""
         return not self.ids and set(PENDING) <= set(self.states)
 
     def stored(self) -> dict[str, Any]:
-        """As it is kept with the run."""
+        """The choice as it is stored with the run."""
         return asdict(self)
 
     @classmethod
@@ -63,16 +65,17 @@ class Sums:
     """What a run has done."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """`looked`; of these `known` to Redis, `ended` meanwhile, `put` (of these `schedules`, `tombstones`, `overdue`,
-    `expired`: dead as their ttl is over, `buried`: dead as they are overdue), `skipped` as they are overdue, `absent`
-    at the time that was asked for, `over`: tokens that were revoked or have expired; and those of LEFT."""
+    """`looked` at; of these, `known` to Redis, `ended` meanwhile, `put` (of these, `schedules`, `tombstones`,
+    `overdue`, `expired` (dead because their ttl is over), `buried` (dead because they are overdue)), `skipped` because
+    they are overdue, `absent` at the time that was asked for, `over` (tokens that were revoked or have expired); and
+    those of `LEFT`."""
     named: dict[str, list[str]] = field(default_factory=dict)
-    """Ids by count: those of LEFT, and `older`."""
+    """Ids by count, for the counts of `LEFT`, and `older`."""
     tokens: dict[str, str] | None = None
-    """The tokens that came back, by id their names; None: this run was not for tokens."""
+    """The names of the tokens that came back, by id; None if this run was not for tokens."""
 
     def name(self, why: str, job_id: str) -> None:
-        """Count a job that its user should know of, and remember its id."""
+        """Count a job that the user should know about, and remember its id."""
         self.counts[why] += 1
         self.named.setdefault(why, []).append(job_id)
 
@@ -87,7 +90,7 @@ class Progress(NamedTuple):
 
     sums: Sums
     total: int
-    """How many jobs and schedules come into question."""
+    """How many jobs and schedules the run considers."""
 
 
 Report = Callable[[Progress], None]
@@ -101,7 +104,7 @@ class Stopped(Exception):
     """A run that could not go on, for the reason that the message gives. It may be repeated or resumed."""
 
 
-PATIENCE_S = 60.0  # for a database, a Redis, or a journal that does not get on
+PATIENCE_S = 60.0  # for a database, a Redis, or a journal that makes no progress
 _AGAIN_S = 0.5
 
 
@@ -138,7 +141,7 @@ class JobRow(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Of what was last told."""
+        """The place of the last event."""
         return self.ms, self.seq, self.n
 
 
@@ -146,7 +149,7 @@ JOB_COLUMNS = [tables.job.c[name] for name in JobRow._fields]
 
 
 class Reading:
-    """A journal of one source."""
+    """A journal, read for one source."""
 
     def __init__(self, engine: AsyncEngine, source: str, patience_s: float = PATIENCE_S) -> None:
         self._engine = engine
@@ -159,8 +162,8 @@ class Reading:
         return rows
 
     async def run(self, *statements: Executable) -> Any:
-        """Run statements that may be repeated, in a transaction of their own; the result of the last one, which is read
-        whole. Raises Stopped."""
+        """Run statements, which must be safe to repeat, in a transaction of their own. Returns the result of the last
+        one, which is fully read. Raises Stopped."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.patience_s
         while True:

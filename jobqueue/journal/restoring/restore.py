@@ -1,6 +1,5 @@
 """The work of a run: page by page, in the four steps of the package's docstring. Jobs that ended come back as new
-lives, and only where their ids are named.
-"""
+lives, and only if their ids are named."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from jobqueue.journal.restoring.reading import ENDED, Choice, JobRow, Progress, 
 from jobqueue.journal.restoring.runs import Passing, Run
 
 RATE = 2_000
-_AHEAD_S = 1.5  # where nothing happens, a reader reports every second how far it is
+_AHEAD_S = 1.5  # the reader of an idle shard reports every second how far it is
 _MOST_AHEAD = 100  # pages
 _AGAIN_S = 0.2
 
@@ -42,8 +41,8 @@ class _AskedPage(NamedTuple):
 class Restore:
     """One run of a choice.
 
-    `run`: where the journal keeps it; None: a dry run, which puts nothing. `stale`: do not wait for the journal.
-    `rate`: jobs a second at most.
+    `run`: the run as the journal records it, or None for a dry run, which puts nothing. `stale`: True to skip waiting
+    for the journal. `rate`: the most jobs per second.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Restore:
         self._reading, self._restoring, self._choice, self._run = reading, restoring, choice, run
         self._rate, self._stale, self._report = rate, stale, report
         self._passing = Passing(reading)
-        self._free_at = 0.0  # loop time, when the rate lets the next page go
+        self._free_at = 0.0  # loop time at which the rate allows the next page
         self.sums = Sums()
 
     async def carry_out(self, cursor: Cursor | None = None, sums: Sums | None = None) -> Sums:
@@ -83,8 +82,8 @@ class Restore:
         return self.sums
 
     async def _catch_up(self) -> int:
-        """Wait for the journal; returns the time of Redis, in ms. From then on nothing old is drained: whatever changes
-        in the journal has happened in this Redis since."""
+        """Wait for the journal; returns the time of Redis, in ms. From then on, nothing older is drained: any change in
+        the journal has happened in this Redis since."""
         asked = await self._restoring.ask(())
         if not self._stale:
             await self._passing.begin(asked)
@@ -107,8 +106,8 @@ class Restore:
                 yield page
 
     async def _ahead(self, pages: AsyncIterator[Page]) -> AsyncIterator[_AskedPage]:
-        """The pages, each with what Redis answered about it. Some are asked about ahead of the one that is worked on,
-        because the wait for the journal is long compared with the work."""
+        """The pages, each with what Redis answered about it. Redis is asked about some pages ahead of the one that is
+        worked on, because the wait for the journal is long compared with the work."""
         most = min(max(int(self._rate * _AHEAD_S / PAGE), 1), _MOST_AHEAD)
         asked: deque[_AskedPage] = deque()
         async for page in pages:
@@ -120,7 +119,7 @@ class Restore:
             yield asked.popleft()
 
     async def _ask(self, ids: Sequence[str]) -> list[Asked]:
-        """Step 1. Waits for a Redis that cannot be reached, and for a shard that records no events. Raises Stopped."""
+        """Step 1. Waits while Redis cannot be reached, or a shard records no events. Raises Stopped."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._reading.patience_s
         while True:
@@ -138,8 +137,8 @@ class Restore:
             await asyncio.sleep(_AGAIN_S)
 
     async def _work(self, asked: _AskedPage) -> None:
-        """Steps 2 to 4 of a page. What Redis does not take is asked about again before it is tried again: it may be
-        there, and even have been finished. Raises Stopped when Redis takes nothing for too long."""
+        """Steps 2 to 4 for a page. Before jobs that Redis refused are tried again, Redis is asked about them again:
+        they may be there by now, and even have been finished. Raises Stopped if Redis refuses them for too long."""
         candidates = {each.id: each for each in asked.page.candidates}
         self._look(asked)
         left = await self._bring_back(candidates, asked.asked)
@@ -162,7 +161,8 @@ class Restore:
                 self.sums.counts["known"] += 1
 
     async def _bring_back(self, candidates: dict[str, Candidate], asked: Sequence[Asked]) -> dict[str, JobQueueError]:
-        """Steps 2 to 4 of jobs that Redis was asked about; returns those that it did not take, with the reason."""
+        """Steps 2 to 4 for jobs that Redis was asked about; returns those that Redis refused for now, with the
+        errors."""
         unknown = {job_id for each in asked for job_id in each.unknown}
         wanted = [each for each in candidates.values() if each.id in unknown]
         self.sums.counts["known"] += len(candidates) - len(wanted)
@@ -172,7 +172,7 @@ class Restore:
             await self._passing.wait(asked)
         loop = asyncio.get_running_loop()
         if self._run:
-            await asyncio.sleep(max(self._free_at - loop.time(), 0))  # before judging, which must not grow old
+            await asyncio.sleep(max(self._free_at - loop.time(), 0))  # before judging, as fates must not be outdated
         fates = await self._judge(wanted, max(each.at for each in asked) // 1000)
         if not self._run:
             return self._judge_all(fates, [True] * len(fates))
@@ -220,8 +220,8 @@ async def carry_out(
     rate: float = RATE,
     report: Report = lambda progress: None,
 ) -> None:
-    """Bring back jobs that ended as new ones, and those that Redis has lost as they were. `run`: None: only report.
-    Raises as `bring_back` and Restore do."""
+    """Bring back ended jobs as new ones, and jobs that Redis has lost as they were. `run`: None to only report. Raises
+    the errors of `bring_back` and `Restore.carry_out`."""
     actor = run.actor if run else ""
     done, others = await bring_back(reading, pool, ids, actor, stale=stale, dry=run is None)
     sums.counts.update(done.counts)
@@ -237,8 +237,8 @@ async def carry_out(
 async def bring_back(
     reading: Reading, pool: Pool, ids: Sequence[str], actor: str, *, stale: bool = False, dry: bool = False
 ) -> tuple[Sums, list[str]]:
-    """Add again the jobs that ended, due when they were, or now if that is past; returns what was done, and the ids of
-    the others. Raises Stopped, and JobQueueError for what Redis refuses."""
+    """Add the ended jobs again, due at their earlier due time, or now if that has passed. Returns what was done, and
+    the ids of the other jobs. Raises Stopped, and JobQueueError for what Redis refuses."""
     sums, others = Sums(), list[str]()
     restoring, passing = Restoring(pool, actor), Passing(reading)
     if not stale:
@@ -274,7 +274,7 @@ def _new_life(row: JobRow, now_ms: int, sums: Sums) -> NewJob | None:
         retention_ms=int.from_bytes(fields[Tag.RETENTION], "big") if Tag.RETENTION in fields else DEFAULT_RETENTION_MS,
         headers=fields.get(Tag.HEADERS, b""),
         tags=fields.get(Tag.TAGS, b""),
-        # Of a live job, which may have been added since, it changes nothing.
+        # A live job, which may have been added since, is not changed.
         if_exists="renew",
         note=fields.get(Tag.NOTE, b""),
         keeps_body=bool(row.keeps_body),

@@ -1,7 +1,7 @@
-"""The runs of restore, as the journal keeps them: `jq_restore`, and `jq_left` for the jobs that they left.
+"""The runs of restore, as the journal records them: `jq_restore`, and `jq_left` for the jobs that did not come back.
 
-A run begins only if the journal has its source and keeps what it needs. It waits until the journal has all events until
-its time.
+A run begins only if the journal has its source and keeps what the run needs. The run then waits until the journal has
+all events up to the beginning of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jobqueue.journal.restoring.candidates import Cursor
 from jobqueue.journal.restoring.reading import PENDING, Choice, NotBegun, Reading, Stopped, Sums
 
 _RUN, _LEFT = tables.restore.c, tables.left.c
-_ROWS = 1_000  # of an insert: it has 3 parameters a row
+_ROWS = 1_000  # per insert, which has 3 parameters per row
 
 
 class Found(NamedTuple):
@@ -35,21 +35,21 @@ class Found(NamedTuple):
 
 
 class Run:
-    """A run that is kept in the journal. Its times are those of Redis, as the times of what it lost are."""
+    """A run that is recorded in the journal. Its times are by Redis's clock, like the times of what Redis lost."""
 
     def __init__(self, reading: Reading, shards: Shards, number: int) -> None:
         self._reading, self._shards = reading, shards
-        self._noted: Counter[str] = Counter()  # ids that are kept, by count
+        self._noted: Counter[str] = Counter()  # how many ids are stored, by count
         self.number = number
 
     @property
     def actor(self) -> str:
-        """Who makes its moves, as their events say."""
+        """The actor of its moves, as their events record it."""
         return f"restore:{self.number}"
 
     @classmethod
     async def begin(cls, reading: Reading, shards: Shards, choice: Choice, kind: str = "restore") -> Self:
-        """Keep that a run begins. Raises Stopped, Unavailable."""
+        """Record that a run begins. Raises Stopped, Unavailable."""
         options = json.dumps({"kind": kind, **choice.stored()})
         begun = {"source": reading.source, "begun": await shards.now_us(), "options": options}
         result = await reading.run(insert(tables.restore).values(**begun, cursor="null", sums="{}"))
@@ -57,7 +57,7 @@ class Run:
 
     @classmethod
     async def last(cls, reading: Reading, shards: Shards) -> tuple[Self, Found]:
-        """The last run of the source. Raises NotBegun where there is none to go on with."""
+        """The last run of the source. Raises NotBegun if there is none to resume."""
         newest = (
             select(_RUN.number, _RUN.ended, _RUN.options, _RUN.cursor, _RUN.sums)
             .where(reading.of_source(tables.restore))
@@ -76,7 +76,7 @@ class Run:
         return run, Found(Choice.read(kept), json.loads(cursor), Sums(Counter(json.loads(sums)), named))
 
     async def _named(self) -> dict[str, list[str]]:
-        """The ids that are kept with it."""
+        """The ids that are stored with the run, by count."""
         of_it = select(_LEFT.why, _LEFT.id).where(_LEFT.run == self.number).order_by(_LEFT.number)
         named: dict[str, list[str]] = {}
         for why, job_id in await self._reading.rows(of_it):
@@ -85,11 +85,11 @@ class Run:
         return named
 
     async def note(self, cursor: Cursor | None, sums: Sums) -> None:
-        """Keep how far it is."""
+        """Record how far the run is."""
         await self._write(sums, cursor=json.dumps(cursor))
 
     async def end(self, sums: Sums) -> None:
-        """Keep that it has ended. Raises Stopped, Unavailable."""
+        """Record that the run has ended. Raises Stopped, Unavailable."""
         await self._write(sums, ended=await self._shards.now_us())
 
     async def _write(self, sums: Sums, **values: Any) -> None:
@@ -117,7 +117,7 @@ class Passing:
         self._positions: dict[int, Any] = {}
 
     async def begin(self, asked: Sequence[Asked]) -> None:
-        """As `wait`, before anything is done. Raises NotBegun, at once where events are off."""
+        """Like `wait`, before anything is done. Raises NotBegun, at once if events are off."""
         deaf = [each.shard for each in asked if not each.stream]
         if deaf:
             raise NotBegun(f"events are off in shard {deaf[0]}, so finishes would not be recorded; {_ON}")
@@ -127,7 +127,8 @@ class Passing:
             raise NotBegun(f"{error}; see that `jobqueue journal run` does its work, or take --stale") from error
 
     async def wait(self, asked: Sequence[Asked]) -> None:
-        """Wait until the journal has passed what the shards were asked. Raises Stopped when it does not get on."""
+        """Wait until the journal has passed the time at which the shards were asked. Raises Stopped if the journal
+        makes no progress."""
         loop = asyncio.get_running_loop()
         end, before = 0.0, None
         while behind := [each for each in asked if not self._has_passed(each)]:
@@ -141,7 +142,7 @@ class Passing:
                 await asyncio.sleep(_LOOK_S)
 
     def _reached(self, asked: Asked) -> int:
-        """The time until which the journal has what the stream tells; 0 while it reads another one."""
+        """The time until which the journal has the events of the stream; 0 while the journal reads another stream."""
         position = self._positions.get(asked.shard)
         return position.time if position is not None and position.stream == asked.stream else 0
 
@@ -165,7 +166,7 @@ _JOB, _POSITION = tables.job.c, tables.position.c
 
 
 async def check(reading: Reading, choice: Choice) -> None:
-    """Raises NotBegun, Stopped."""
+    """Check that a run can begin. Raises NotBegun, Stopped."""
     await check_source(reading)
     if not choice.ids:
         await _check_bodies(reading)
@@ -174,7 +175,7 @@ async def check(reading: Reading, choice: Choice) -> None:
 
 
 async def check_source(reading: Reading) -> None:
-    """Raises NotBegun where the journal has nothing of the source."""
+    """Raises NotBegun if the journal has nothing of the source."""
     sources = [row[0] for row in await reading.rows(select(_POSITION.source).distinct())]
     if reading.source in sources:
         return

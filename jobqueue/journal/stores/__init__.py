@@ -1,7 +1,8 @@
-"""What writes a journal into a database, a file for each kind: a connection, and a store on it (../store.py).
+"""The stores (../store.py) that write a journal into a database, and their connections, one file for each kind of
+database.
 
-`ServerStore` is what the stores of servers have in common: what a transaction writes, in which order. A store waits for
-a transaction with `Patience` before its server counts as away.
+`ServerStore` has what the stores of database servers share: what a transaction writes, and in which order. `Patience`
+is how long a store waits for a transaction before its server counts as away.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ SHORTEST_S, LONGEST_S = 60.0, 3600.0
 
 
 class Patience:
-    """Doubles after each transaction that took longer: the same comes again, and would take as long."""
+    """How long to wait for a transaction. The time doubles after each transaction that took longer, because the same
+    one is tried again, and would take as long."""
 
     def __init__(self) -> None:
         self.seconds = SHORTEST_S
 
     def lost(self) -> None:
-        """A transaction took longer, and was given up."""
+        """A transaction took longer, and was aborted."""
         waited, self.seconds = self.seconds, min(2 * self.seconds, LONGEST_S)
         log.warning("database.slow", waited_s=waited, next_s=self.seconds)
 
@@ -49,7 +51,7 @@ class ServerStore:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._held: Any = None
-        self._patience: defaultdict[int, Patience] = defaultdict(Patience)  # by shard: others go on meanwhile
+        self._patience: defaultdict[int, Patience] = defaultdict(Patience)  # by shard: other shards continue meanwhile
 
     async def position(self, source: str, shard: int) -> Position | None:
         async with self.transaction(shard) as connection:
@@ -69,12 +71,12 @@ class ServerStore:
                 await self.write_schedules(connection, batch.schedules)
             await self.insert(connection, tables.gap, batch.gaps)
             await self.insert(connection, tables.refused, batch.refused)
-            # Last, as other shards add to the same rows.
+            # Last, because other shards add to the same rows.
             await self.add_minutes(connection, minutes)
 
     def transaction(self, shard: int) -> AbstractAsyncContextManager[Any]:
-        """A transaction on the connection. After an error that is closed, which undoes what was not committed. Raises
-        ContentRefused, Away."""
+        """A transaction on the connection. After an error, the connection is closed, which undoes what was not
+        committed. Raises ContentRefused, Away."""
         raise NotImplementedError
 
     async def select(self, connection: Any, statement: str, values: Row) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL, by asyncmy: up to 1,000 rows a statement."""
+"""MariaDB and MySQL, with asyncmy: up to 1,000 rows per statement."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ from jobqueue.journal.url import Address, Refused
 DRIVER = "asyncmy"
 OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 _CONNECT_S = 10
-_MOST_ROWS, _MOST_BYTES = 1000, 4_000_000  # of a statement; MariaDB takes 16 MB unless it is set otherwise
+_MOST_ROWS, _MOST_BYTES = 1000, 4_000_000  # of a statement; MariaDB accepts 16 MB by default
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
-_UNUSABLE = {1044, 1045, 1049, 1251, 1698}  # no right, wrong password, no such database
-_CONTENT = {1048, 1153, 1264, 1292, 1300, 1366, 1406, 1690, 2020}  # among others that the driver knows
+_UNUSABLE = {1044, 1045, 1049, 1251, 1698}  # no permission, wrong password, no such database
+_CONTENT = {1048, 1153, 1264, 1292, 1300, 1366, 1406, 1690, 2020}  # in addition to those that the driver knows
 _NEW = "VALUES({})"
 _NEWER = "(VALUES(ms), VALUES(seq), VALUES(n)) > ({0}.ms, {0}.seq, {0}.n)"
 
 
 def _where_newer(table: str, changes: dict[str, str], last: Sequence[str]) -> str:
-    """Assignments, which MySQL makes one after the other: what decides about others comes last, the place backwards,
-    so that what is left of the comparison says the same."""
+    """Assignments that only change a row that is older. MySQL makes them one after the other, so the columns that the
+    others depend on come last, and the place in reverse order, so that what is left of the comparison has the same
+    result."""
     names = [*(name for name in changes if name not in last), *last]
     newer = _NEWER.format(table)
     return assignments({name: f"IF({newer}, {changes[name]}, {table}.{name})" for name in names})
@@ -71,7 +72,7 @@ _MOVED = (
 _KNOWN = "SELECT ms, seq, n, branch, checksum FROM jq_event WHERE ms BETWEEN %s AND %s AND source = %s AND shard = %s"
 _BODY, _KEPT = JOB.index("body"), JOB.index("body_kept")
 _LITERALS = {
-    str: escape_str,  # of what is not listed, too
+    str: escape_str,  # also for types that are not listed
     int: escape_int,
     float: escape_float,
     type(None): escape_None,
@@ -80,7 +81,7 @@ _LITERALS = {
 
 
 async def connect(address: Address) -> Any:
-    """A connection of asyncmy. Raises Refused, Away."""
+    """An asyncmy connection. Raises Refused, Away."""
     parts, options = urlsplit(address.url), address.options
     if unknown := set(options) - set(_OPTIONS):
         raise Refused(f"{address.shown}: unknown option {min(unknown)}; expected one of {', '.join(_OPTIONS)}")
@@ -97,7 +98,7 @@ async def connect(address: Address) -> Any:
                 ssl=tls,
                 charset="utf8mb4",
                 connect_timeout=_CONNECT_S,
-                # Nothing is cut to fit; backslashes in strings are what `_literals` makes of them.
+                # Values are never truncated to fit; backslashes in strings are escapes, as `_literals` writes them.
                 sql_mode="'STRICT_ALL_TABLES'",
                 init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             ),
@@ -112,7 +113,8 @@ async def connect(address: Address) -> Any:
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:
-    """Certificates are checked, by `ssl_ca` or the system's. Raises Refused."""
+    """The TLS context, or None without TLS. Certificates are checked against `ssl_ca` or those of the system. Raises
+    Refused."""
     options = address.options
     if options.get("ssl", "true") != "true":
         raise Refused(f"{address.shown}: ssl={options['ssl']} is unknown; there is ssl=true, and without it no TLS")
@@ -122,7 +124,7 @@ def _tls(address: Address) -> ssl.SSLContext | None:
         context = ssl.create_default_context(cafile=options.get("ssl_ca"))
         if "ssl_cert" in options:
             context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
-    except OSError as error:  # which does not name the file
+    except OSError as error:  # the error does not name the file
         raise Refused(f"{address.shown}: a file of TLS cannot be read: {error.strerror or error}") from None
     return context
 
@@ -132,7 +134,7 @@ def _message(error: Exception) -> str:
 
 
 async def check_server(address: Address) -> None:
-    """Raises Refused where the server is too old; Away."""
+    """Raises Refused if the server is too old, Away if it cannot be reached."""
     connection = await connect(address)
     try:
         ((version,),) = await _select(connection, "SELECT VERSION()")
@@ -144,7 +146,7 @@ async def check_server(address: Address) -> None:
 
 
 def check_version(version: str) -> None:
-    """Raises Refused."""
+    """Raises Refused if the version is too old."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     name, oldest = ("MariaDB", OLDEST_MARIADB) if "MariaDB" in version else ("MySQL", OLDEST_MYSQL)
     if numbers < oldest:
@@ -232,7 +234,7 @@ def _is_content(error: BaseException) -> bool:
 
 
 def _without_body(row: Row) -> Row:
-    """The row of a job whose body is not told: if it is not there, it was missed."""
+    """The row of a job whose body is not known: if the existing row does not have the body, the journal missed it."""
     return (*row[:_KEPT], 2, *row[_KEPT + 1 :])
 
 
@@ -257,7 +259,7 @@ async def _insert(connection: Any, table: str, names: Sequence[str], rows: Itera
 
 
 def _portions(rows: Iterable[str]) -> Iterator[str]:
-    """Rows as statements take them."""
+    """Rows joined into portions, each small enough for one statement."""
     held: list[str] = []
     size = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""PostgreSQL, by asyncpg: rows travel as binary COPY."""
+"""PostgreSQL, with asyncpg: rows are sent as binary COPY."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _UNUSABLE = (
     asyncpg.ClientConfigurationError,
     asyncpg.UnsupportedClientFeatureError,
 )
-# A connection that ends in the middle of a COPY is an internal error to the driver.
+# The driver reports a connection that ends in the middle of a COPY as an internal error.
 _AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-# Errors of encoding are the driver's: it has found a value that its column cannot hold.
+# Encoding errors come from the driver itself: it has found a value that its column cannot hold.
 _CONTENT = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
@@ -49,19 +49,19 @@ _JOBS = (
 
 
 async def connect(address: Address) -> Any:
-    """A connection of asyncpg. Raises Refused, Away."""
+    """An asyncpg connection. Raises Refused, Away."""
     try:
         return await asyncpg.connect(address.url, timeout=_CONNECT_S)
     except _UNUSABLE as error:
         raise Refused(f"{address.shown} cannot be used: {error}") from None
-    except ValueError as error:  # of the URL, which it may quote
+    except ValueError as error:  # about the URL, which the error may quote
         raise Refused(f"{address.shown} is not a URL of PostgreSQL: {type(error).__name__}") from None
     except _AWAY as error:
         raise Away(f"{type(error).__name__}: {error}") from error
 
 
 async def check_server(address: Address) -> None:
-    """Raises Refused where the server is too old or has another encoding; Away."""
+    """Raises Refused if the server is too old or has another encoding, Away if it cannot be reached."""
     connection = await connect(address)
     try:
         version = connection.get_server_version()
@@ -76,7 +76,7 @@ async def check_server(address: Address) -> None:
 
 
 def check_version(major: int, minor: int) -> None:
-    """Raises Refused."""
+    """Raises Refused if the version is too old."""
     if major < OLDEST:
         raise Refused(f"PostgreSQL {major}.{minor} is older than {OLDEST}")
 
@@ -144,7 +144,7 @@ class PostgreSQLStore(ServerStore):
             if self._held is None or self._held.is_closed():
                 self._held = await connect(self._address)
                 await self._held.execute(_NEW_JOBS)
-            # Not a timeout of asyncio, whose end would wait for an answer to the cancellation.
+            # Not an asyncio timeout: when that expires, it would wait for the server's answer to the cancellation.
             watch = asyncio.get_running_loop().call_later(patience.seconds, self._give_up, patience)
             try:
                 async with self._held.transaction():

@@ -1,4 +1,4 @@
-"""SQLite, by the standard library, in a thread of its own."""
+"""SQLite, with the standard library, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Posit
 from jobqueue.journal.url import Address, Refused
 
 OLDEST = (3, 35)
-LOCKED_S = 30.0  # for how long a transaction waits for another one's end
+LOCKED_S = 30.0  # how long a transaction waits for another one to end
 _CONTENT = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
 _Result = TypeVar("_Result")
 
@@ -23,8 +23,8 @@ _Result = TypeVar("_Result")
 class RolledBack(sqlite3.Connection):
     """A connection that rolls back before it closes.
 
-    A task that is cancelled leaves its cursor behind, and SQLite keeps a closed connection, its transaction and its
-    lock while there is a cursor (https://www.sqlite.org/c3ref/close.html).
+    A cancelled task leaves its cursor behind, and SQLite keeps a closed connection, its transaction and its lock as
+    long as a cursor exists (https://www.sqlite.org/c3ref/close.html).
     """
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class RolledBack(sqlite3.Connection):
 
 
 def check_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
-    """Raises Refused."""
+    """Raises Refused if the version is too old."""
     if version < OLDEST:
         raise Refused(f"SQLite {'.'.join(map(str, version))} is older than {'.'.join(map(str, OLDEST))}")
 
@@ -67,7 +67,7 @@ class SQLiteStore:
         self._thread.shutdown()
 
     async def _run(self, work: Callable[[], _Result]) -> _Result:
-        """Work in the thread. It is not given up in the middle: a transaction is over when this ends."""
+        """Run `work` in the thread. It is never interrupted: a transaction that has begun runs to its end."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def _connection(self) -> sqlite3.Connection:
@@ -129,7 +129,7 @@ class SQLiteStore:
 
     @contextmanager
     def _errors_told(self) -> Iterator[None]:
-        """SQLite's errors as those of the contract."""
+        """Raise SQLite's errors as those of the contract (store.py)."""
         try:
             yield
         except _CONTENT as error:

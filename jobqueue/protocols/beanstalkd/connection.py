@@ -1,4 +1,4 @@
-"""A connection: the tubes that it uses and watches, and the jobs that it holds, which go back when it closes."""
+"""A connection: the tubes that it uses and watches, and the jobs that it holds, which are released when it closes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ _LONGEST_S = 86_400.0  # of a lease
 _RESERVED = State.RESERVED
 
 Command = Callable[..., Awaitable[bytes]]
-"""Answers a request: given the connection and the arguments."""
+"""Answers a request, from the connection and the arguments."""
 Commands = Mapping[str, Command]
 Run = tuple[str, list[tuple[Any, ...]]]
-"""The name of a command, and the arguments of each that the client sent in a row; of most commands only one."""
+"""The name of a command, and the arguments of each of the commands with this name that the client sent in a row. Only
+the commands of `_IN_RUNS` are grouped."""
 Begin = Callable[["Connection", Run], bool]
-"""Begins to answer a run without a task, as `Stream.begin`."""
+"""Begins to answer a run without a task, like `Stream.begin`."""
 
 
 class Held:
@@ -53,13 +54,13 @@ class Held:
         self.level = kind.priority
         self.note: bytes = kind.optional.get(Tag.NOTE, b"") if kind.optional else b""
         self.is_gone = kind.state is not _RESERVED
-        """It had no time to run: it was finished when it was popped."""
+        """True if the job has no time to run: it was finished when it was popped."""
         self.ttr_s = _LONGEST_S if self.is_gone else kind.ttr / 1000
         self.ends = now + self.ttr_s
 
     def new_note(self, desk: Desk, level: int, priority: int, delay: int | None = None) -> bytes | None:
-        """The note that it gets with another priority and delay (None: as before); None: that of another dialect
-        stays."""
+        """The note for the job's new priority and delay; with None, the delay stays as it was. Returns None if the job
+        has the note of another dialect, which must stay."""
         if parser.is_foreign(self.note):
             return None
         levels = desk.options.levels
@@ -77,14 +78,14 @@ class Desk:
         self.streams = streams
         self.commands = commands
         self.begins = begins
-        """Those that may be answered without a task."""
+        """How to begin the commands that may be answered without a task."""
         self.tubes = Tubes()
         self.counts: Counter[str] = Counter()
         """How often each command came."""
         self.producers = 0
         """Connections that have put a job."""
         self.workers = 0
-        """Connections that have reserved one."""
+        """Connections that have reserved a job."""
         self._returning: set[asyncio.Task[None]] = set()
         self._names = Names(dialect.options.prefix)
         self._watches_default = (self.names.topic(DEFAULT) or DEFAULT,)
@@ -107,13 +108,13 @@ class Desk:
         return self._names
 
     def waiting(self) -> Counter[str]:
-        """How many connections wait for a job of each topic, and of any: the empty one."""
+        """How many connections wait for a job, by topic; the empty topic counts all connections that wait."""
         watched = (each.watched for each in self.streams.open if isinstance(each, Connection) and each.is_waiting)
         return Counter(topic for topics in watched for topic in ("", *topics))
 
     def give_back(self, jobs: Iterable[Held], grant: Grant) -> None:
-        """Release the jobs of a connection that is closed, at once, without counting as a try. `grant`: with which they
-        were reserved."""
+        """Release the jobs of a closed connection at once, without counting a try. `grant`: the grant with which the
+        jobs were reserved."""
         releases = [
             params.Release(id=held.id, lease=held.lease, delay=0, attempt=False) for held in jobs if not held.is_gone
         ]
@@ -126,16 +127,16 @@ class Desk:
         GRANT.set(grant)
         answers = await asyncio.gather(*map(self.dialect.ask, releases))
         kept = sum(parser.of_failure(answer) is parser.INTERNAL_ERROR for answer in answers if not answer["success"])
-        if kept:  # they come back at the end of their TTR
+        if kept:  # these jobs are ready again when their TTR ends
             log.warning("jobs.kept", jobs=kept)
 
     async def returned(self) -> None:
-        """Wait until all of them are back."""
+        """Wait until the jobs of all closed connections have been released."""
         while self._returning:
             await asyncio.wait(self._returning)
 
     def first_watched(self) -> tuple[str, ...]:
-        """What a new connection watches; one object for all of them."""
+        """The topics that a new connection watches; all connections share one tuple."""
         topic = self.names.topic(DEFAULT)
         if topic and self._watches_default[0] != topic:
             self._watches_default = (topic,)
@@ -171,13 +172,13 @@ class Connection(Stream[Run]):
         self.has_put = False
         self.has_reserved = False
         self.pop: NumberedPop | None = None
-        """That it waits for."""
+        """The pop that the connection is waiting for, or None."""
         self._parser = Parser()
-        self._ahead: Request | None = None  # what came behind a run
-        self._left: Run | None = None  # of a run that is partly answered
+        self._ahead: Request | None = None  # the request that came after a run
+        self._left: Run | None = None  # the rest of a run that is partly answered
 
     def entered(self) -> None:
-        """It may stay."""
+        """The connection has been accepted."""
         tubes = self.desk.tubes
         tubes.use(self.used)
         tubes.watch(self.used)
@@ -189,16 +190,16 @@ class Connection(Stream[Run]):
 
     @property
     def is_draining(self) -> bool:
-        """Whether the service stops."""
+        """Whether the service is stopping."""
         return self.desk.streams.draining
 
     @property
     def refuses_jobs(self) -> bool:
-        """Whether a put is DRAINING."""
+        """Whether a put is answered with DRAINING."""
         return self.is_draining or self.desk.dialect.refuses_jobs
 
     def take(self) -> Run | None:
-        """The next command, with like ones that follow it."""
+        """The next command, with the commands of the same name that follow it."""
         if self._left is not None:
             left, self._left = self._left, None
             return left
@@ -221,15 +222,15 @@ class Connection(Stream[Run]):
         return self._parser.take(self.received, self.desk.dialect.options.max_job_bytes) if self.received else None
 
     def leave(self, left: Run) -> None:
-        """Take the rest of a run next."""
+        """Keep the rest of a run, to be answered next."""
         self._left = left
 
     def is_amid(self) -> bool:
-        """Whether a request has begun and is not whole."""
+        """Whether the client has sent a part of a request, but not all of it."""
         return bool(self.received) or self._parser.is_amid
 
     def begin(self, request: Run) -> bool:
-        """Begin to answer plain commands; where tokens are asked for, all take the complete way."""
+        """Begin to answer plain commands. On a service with tokens, all commands take the complete path."""
         entry = self.desk.dialect.tools.entry
         if not entry.is_open:
             return not self._is_let_in(entry)
@@ -238,7 +239,7 @@ class Connection(Stream[Run]):
         return begin is not None and begin(self, request)
 
     def _is_let_in(self, entry: Entry) -> bool:
-        """Whether the token that clients of this dialect act as is valid; if not, the connection ends."""
+        """Returns False, and closes the connection, if the token that clients of this dialect act as is not valid."""
         try:
             self.grant = entry.dialect_grant(None, self.desk.options, self.host)
         except JobQueueError:
@@ -257,11 +258,12 @@ class Connection(Stream[Run]):
                 self.write(reply)
 
     async def ask_by_number(self, command: inner.Inner | params.Command, reserved: list[Job] | None = None) -> Answer:
-        """The answer to a command on a job of any tube, whose id is that of a number: see `Commands.answer`."""
+        """The answer to a command on a job in any tube, which the command names by its number: see
+        `Commands.answer`."""
         return await self.desk.dialect.ask(command, reserved, within=self.desk.names.within, by_number=True)
 
     def holds(self, number: int) -> Held | None:
-        """The job that it holds under this number; a lease that has ended holds nothing."""
+        """The job that the connection holds under this number, or None if it holds none or the lease has ended."""
         held = self.held.get(number)
         if held is not None and held.ends <= self.now:
             del self.held[number]
@@ -269,19 +271,19 @@ class Connection(Stream[Run]):
         return held
 
     def earliest_end(self) -> float | None:
-        """When the first of the leases that it holds ends, in loop time."""
+        """When the first lease of the held jobs ends, in loop time, or None if there is no such lease."""
         now = self.now
         for number in [number for number, held in self.held.items() if held.ends <= now]:
             del self.held[number]
         return min((held.ends for held in self.held.values() if not held.is_gone), default=None)
 
     def drain(self) -> None:
-        """The service stops: a connection stays while it holds jobs, but does not wait for more."""
+        """The service is stopping: a connection stays open while it holds jobs, but does not wait for more."""
         if self.is_waiting or not (self.is_busy or self.held):
             self.close()
 
     def lost(self) -> None:
-        """The connection is gone: what it held goes back at once."""
+        """The connection is gone: the jobs that it held are released at once."""
         desk = self.desk
         if self.pop:
             self.pop.cancel()

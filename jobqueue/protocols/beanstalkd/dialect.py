@@ -20,12 +20,12 @@ async def quit_(connection: Connection) -> bytes:
 
 
 async def refused(connection: Connection, reply: bytes) -> bytes:
-    """What cannot be read."""
+    """Answer a command that cannot be read."""
     return reply
 
 
 async def strange(connection: Connection, reply: bytes) -> bytes:
-    """A first line that is no command."""
+    """Answer a first line that is not a command, and close the connection."""
     connection.write(reply)
     connection.close()
     return parser.NOTHING
@@ -69,7 +69,7 @@ BEGINS: Mapping[str, Begin] = {
 
 
 class BeanstalkdDialect(SocketDialect[Beanstalkd]):
-    """Connections with the protocol of beanstalkd."""
+    """Serves connections with the protocol of beanstalkd."""
 
     def __init__(self, tools: Tools, options: Beanstalkd) -> None:
         super().__init__(tools, options)

@@ -1,6 +1,4 @@
-"""The commands on jobs: those that put, kick and peek, and those of a connection that reserves and holds jobs, with
-what becomes of these jobs when it closes.
-"""
+"""The commands on jobs: those that put, kick and peek, and those of a connection that reserves and holds jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class _Stored(NamedTuple):
 
 
 def begin_puts(connection: Connection, run: Run) -> bool:
-    """Jobs for the used tube."""
+    """Begin to put jobs into the used tube. Returns False if they must take the complete path."""
     puts = run[1]
     jobs = [_new(connection, *put) for put in puts]
     if connection.refuses_jobs or None in jobs:
@@ -52,7 +50,7 @@ def begin_puts(connection: Connection, run: Run) -> bool:
 
 
 def _new(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> New | None:
-    """The job of a put; None for one that is not plain."""
+    """The job of a put, or None if the put is not plain."""
     read = _read(connection, priority, delay, data)
     if read is None or read.headers:
         return None
@@ -68,14 +66,14 @@ def _put(connection: Connection, puts: Sequence[Put], answers: list[Answer | Non
 
 
 async def _put_rest(connection: Connection, puts: Sequence[Put], answers: list[Answer | None]) -> None:
-    """Put those that have no answer yet, and answer them all."""
+    """Put the jobs that have no answer yet, and answer all puts."""
     left = [put for put, answer in zip(puts, answers, strict=True) if answer is None]
     others = iter(await _put_all(connection, left))
     connection.write(b"".join([next(others) if answer is None else _inserted(answer) for answer in answers]))
 
 
 async def put(connection: Connection, puts: Sequence[Put]) -> bytes:
-    """Jobs for the used tube."""
+    """Put jobs into the used tube."""
     _count_producer(connection)
     return b"".join(await _put_all(connection, puts))
 
@@ -100,7 +98,7 @@ def _inserted(answer: Answer) -> bytes:
 
 
 def _add(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> inner.Add | None:
-    """The add of a job; None where its body would be too long."""
+    """The add for a put, or None if its body would be too long."""
     read = _read(connection, priority, delay, data)
     if read is None:
         return None
@@ -110,7 +108,7 @@ def _add(connection: Connection, priority: int, delay: int, ttr: int, data: byte
 
 
 def _read(connection: Connection, priority: int, delay: int, data: bytes) -> _Stored | None:
-    """What is stored for a put; None where its body would be too long."""
+    """What is stored for a put, or None if its body would be too long."""
     desk = connection.desk
     try:
         body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
@@ -121,7 +119,7 @@ def _read(connection: Connection, priority: int, delay: int, data: bytes) -> _St
 
 
 def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
-    """The add of a job, without its delay and body."""
+    """The add for a put, without its delay and body."""
     return inner.Add(
         topic=topic,
         body=Raw(),
@@ -136,7 +134,7 @@ def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
 
 
 async def kick(connection: Connection, bound: int) -> bytes:
-    """Make buried jobs of the used tube ready; where there are none, delayed ones."""
+    """Make buried jobs of the used tube ready or, if there are none, delayed ones."""
     kicked = 0
     while kicked < bound:
         most = min(bound - kicked, _PAGE)
@@ -176,7 +174,7 @@ async def kick_job(connection: Connection, number: int) -> bytes:
 
 
 async def peek(connection: Connection, number: int) -> bytes:
-    """A job in any state."""
+    """Show a job that has not ended."""
     answer = await connection.ask_by_number(inner.Get(id=id_of(number)))
     if not answer["success"]:
         return parser.of_failure(answer)
@@ -185,17 +183,17 @@ async def peek(connection: Connection, number: int) -> bytes:
 
 
 async def peek_ready(connection: Connection) -> bytes:
-    """The job of the used tube that is reserved next."""
+    """Show the job of the used tube that would be reserved next."""
     return await _peek(connection, inner.Peek(topic=connection.used, state="ready", numbered="jobs"))
 
 
 async def peek_delayed(connection: Connection) -> bytes:
-    """The one that is due next."""
+    """Show the delayed job of the used tube that is due next."""
     return await _peek(connection, inner.Peek(topic=connection.used, state="delayed", numbered="jobs"))
 
 
 async def peek_buried(connection: Connection) -> bytes:
-    """The one that is kicked next."""
+    """Show the buried job of the used tube that would be kicked next."""
     return await _peek(connection, inner.Peek(topic=connection.used, state="dead", numbered="jobs"))
 
 
@@ -209,11 +207,12 @@ async def _peek(connection: Connection, look: inner.Peek) -> bytes:
 
 
 _DONE = success()
-_MARGIN_S = 1.0  # before the end of a lease; then a client must see to that job
+_MARGIN_S = 1.0  # before the end of a lease, a reserve is answered with DEADLINE_SOON
 
 
 def begin_reserves(connection: Connection, run: Run) -> bool:
-    """The next ready jobs of the watched tubes, however long that takes, or within so many seconds."""
+    """Begin to reserve the next ready jobs of the watched tubes, without a limit of time or within the given
+    seconds."""
     if connection.is_draining or connection.has_ended:
         connection.close()
     else:
@@ -223,7 +222,7 @@ def begin_reserves(connection: Connection, run: Run) -> bool:
 
 
 def _reserve(connection: Connection, run: Run, most: int) -> None:
-    """Reserve for the first commands of a run, `most` at most: for those that wait, or for those that do not."""
+    """Reserve for the first commands of a run, up to `most`, as far as all of them wait or none of them waits."""
     soon_s = _soon_s(connection) if connection.held else math.inf
     waits = [min(_wait_s(arguments), soon_s) for arguments in run[1][:most]]
     waits_at_all = waits[0] > 0
@@ -240,7 +239,7 @@ def _pop(connection: Connection, wait_s: float) -> inner.Pop:
 
 
 def _soon_s(connection: Connection) -> float:
-    """In how many seconds a client must see to a job that it holds."""
+    """In how many seconds the client must be answered DEADLINE_SOON; infinite if it holds no job with a lease."""
     ends = connection.earliest_end()
     return math.inf if ends is None else max(ends - _MARGIN_S - connection.now, 0.0)
 
@@ -248,7 +247,7 @@ def _soon_s(connection: Connection) -> float:
 def _popped(connection: Connection, run: Run, soon_s: float, answers: list[Answer]) -> None:
     connection.is_waiting = False
     connection.pop = None
-    if not answers:  # the first of several waits alone
+    if not answers:  # several would have to wait: now the first one waits alone
         _reserve(connection, run, 1)
         return
     jobs = [job for answer in answers if answer["success"] for job in answer["jobs"]]
@@ -266,7 +265,7 @@ def _popped(connection: Connection, run: Run, soon_s: float, answers: list[Answe
 
 
 async def _handed_out(connection: Connection, command: inner.Pop) -> Answer:
-    """The answer to a command that hands out a job, unless the client is gone: then the job goes back."""
+    """The answer to a command that hands out a job. If the client is gone, the job is returned."""
     _count_worker(connection)
     reserved: list[Job] = []
     dialect = connection.desk.dialect
@@ -282,7 +281,7 @@ async def _handed_out(connection: Connection, command: inner.Pop) -> Answer:
 
 
 async def reserve(connection: Connection, *timeout_s: int) -> bytes:
-    """The next job of the watched tubes."""
+    """Reserve the next job of the watched tubes."""
     soon_s = _soon_s(connection) if connection.held else math.inf
     connection.is_waiting = True
     try:
@@ -293,7 +292,7 @@ async def reserve(connection: Connection, *timeout_s: int) -> bytes:
 
 
 async def reserve_job(connection: Connection, number: int) -> bytes:
-    """One job by its number: a ready, delayed or buried one."""
+    """Reserve one ready, delayed or buried job by its number."""
     answer = await _handed_out(connection, inner.Pop(id=id_of(number)))
     if not answer["success"]:
         return parser.of_failure(answer)
@@ -324,7 +323,7 @@ def _reserved(connection: Connection, number: int, job: Job) -> bytes:
 
 
 def begin_deletes(connection: Connection, run: Run) -> bool:
-    """Jobs that it holds are finished."""
+    """Begin to finish jobs that the connection holds. Returns False if the deletes must take the complete path."""
     name, commands = run
     ends: dict[int, tuple[str, int]] = {}
     for (number,) in commands:
@@ -353,7 +352,7 @@ def _finished(connection: Connection, run: Run, answers: list[Answer | None] | N
 
 
 def _deleted(connection: Connection, number: int, answer: Answer) -> bytes:
-    """Its reply to a job that it held."""
+    """The reply to a delete of a held job."""
     if not answer["success"]:
         return _refused(connection, number, answer)
     tubes = connection.desk.tubes
@@ -362,7 +361,7 @@ def _deleted(connection: Connection, number: int, answer: Answer) -> bytes:
 
 
 async def delete(connection: Connection, number: int) -> bytes:
-    """A job that it holds is finished. Another one is deleted, unless somebody has reserved it."""
+    """Finish a job that the connection holds. Delete any other job, unless another client has reserved it."""
     held = connection.holds(number)
     if held is None:
         answer = await connection.ask_by_number(inner.Delete(id=id_of(number), spares=("reserved",)))
@@ -373,7 +372,7 @@ async def delete(connection: Connection, number: int) -> bytes:
 
 
 async def release(connection: Connection, number: int, priority: int, delay: int) -> bytes:
-    """A job that it holds goes back, with another priority, now or later."""
+    """Release a held job with another priority, now or after a delay."""
     held = connection.holds(number)
     if held is None or held.is_gone:
         return parser.NOT_FOUND
@@ -393,7 +392,7 @@ async def release(connection: Connection, number: int, priority: int, delay: int
 
 
 async def bury(connection: Connection, number: int, priority: int) -> bytes:
-    """A job that it holds is put aside until it is kicked."""
+    """Put a held job aside until it is kicked."""
     held = connection.holds(number)
     if held is None or held.is_gone:
         return parser.NOT_FOUND
@@ -406,7 +405,7 @@ async def bury(connection: Connection, number: int, priority: int) -> bytes:
 
 
 async def touch(connection: Connection, number: int) -> bytes:
-    """The lease of a job that it holds begins again."""
+    """Restart the lease of a held job."""
     held = connection.holds(number)
     if held is None or held.is_gone:
         return parser.NOT_FOUND
@@ -419,7 +418,7 @@ async def touch(connection: Connection, number: int) -> bytes:
 
 
 def _refused(connection: Connection, number: int, answer: Answer) -> bytes:
-    """Nothing was done. A job that was found to be no longer its own is no longer held."""
+    """The reply when nothing was done. If the job turned out to be no longer the connection's own, forget it."""
     reply = parser.of_failure(answer)
     if reply is parser.NOT_FOUND:
         del connection.held[number]

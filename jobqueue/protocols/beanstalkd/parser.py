@@ -1,13 +1,14 @@
-"""The parser of a connection: from the bytes of a client to requests, as beanstalkd itself reads them; and the words of
-its protocol: answers, tubes, priorities.
+"""The parser of a connection, which turns the bytes of a client into requests as beanstalkd itself reads them; and the
+words of the protocol: answers, tubes, priorities.
 
-A request is the name of its command and its arguments, checked for form. What cannot be read is a `REFUSED` one with
-the answer to it; the bytes after it are the next command. Only a first line that is no command is `STRANGE`: it comes
-from a program that speaks another protocol, which a web page may have made to send it, and nothing after it is read.
+A request is the name of a command and its arguments, checked for form. A command that cannot be read becomes a
+`REFUSED` request with its answer; the bytes after it are read as the next command. Only a first line that is not a
+command is `STRANGE`: it comes from a program that speaks another protocol, perhaps a browser at the request of a web
+page, and nothing after it is read.
 
-beanstalkd's 2^32 priorities, smaller ones first, are our ten levels, and the note of a job keeps the exact number. The
-note also keeps the delay that the job was last given. A job has a note only where these differ from the smallest
-priority of its level, and no delay.
+beanstalkd has 2^32 priorities, of which the smallest comes first. They are mapped to our ten levels, and the note of a
+job keeps the exact priority and the last delay. A job has no note if its priority is the smallest of its level and its
+last delay was 0.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TIMED_OUT = b"TIMED_OUT\r\n"
 TOUCHED = b"TOUCHED\r\n"
 UNKNOWN_COMMAND = b"UNKNOWN_COMMAND\r\n"
 NOTHING = b""
-"""The connection is closed instead."""
+"""No answer: the connection is closed instead."""
 
 _OF_CODES = {
     "TOPIC_FULL": OUT_OF_MEMORY,
@@ -64,12 +65,12 @@ def of_failure(answer: Answer) -> bytes:
 
 
 def job(word: bytes, number: int, data: bytes) -> bytes:
-    """A job: RESERVED or FOUND."""
+    """An answer with a job. `word`: RESERVED or FOUND."""
     return b"%b %d %d\r\n%b\r\n" % (word, number, len(data), data)
 
 
 def document(text: str) -> bytes:
-    """A document in YAML, without its first line."""
+    """An answer with a YAML document. `text`: the document without its first line."""
     data = f"---\n{text}".encode()
     return b"OK %d\r\n%b\r\n" % (len(data), data)
 
@@ -79,40 +80,39 @@ MOST_WATCHED = 100
 
 _LONGEST = 200
 _CHARACTERS = (string.ascii_letters + string.digits + "-+/;.$_()").encode()
-_UNFIT = re.compile(r'[\x00-\x1f\x7f"\\]')  # in a line, or within quotes
+_UNFIT = re.compile(r'[\x00-\x1f\x7f"\\]')  # characters that would break a line, or the quotes around a name
 
 
 def is_tube(name: bytes) -> bool:
-    """Whether it may be the name of a tube."""
+    """Whether `name` is a valid name of a tube."""
     return 0 < len(name) <= _LONGEST and not name.startswith(b"-") and not name.translate(None, _CHARACTERS)
 
 
 class Names:
-    """Tubes by the names of their topics, and back."""
+    """Converts between the names of tubes and of their topics."""
 
-    __slots__ = ("_prefix", "_topics")
+    __slots__ = ("_prefix",)
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._topics: dict[str, str] = {}  # of names in use: thousands of connections share one string
 
     @property
     def within(self) -> str:
-        """The pattern of its topics, as the conditions of commands take it; empty: any."""
+        """The pattern of the dialect's topics, for `within` of commands; an empty string allows any topic."""
         return f"{self._prefix}*" if self._prefix else ""
 
     @property
     def prefix(self) -> str:
-        """What its topics begin with."""
+        """The prefix of the dialect's topics."""
         return self._prefix
 
     def topic(self, tube: str) -> str | None:
-        """The topic of a tube; None where its name is too long."""
+        """The topic of a tube, or None if its name would be too long."""
         topic = self._prefix + parameters.escaped(tube)
         return topic if parameters.fits(topic) else None
 
     def tube(self, topic: str) -> str:
-        """The tube of a topic. One that would break a line, or the quotes around it, stays escaped."""
+        """The tube of a topic. A name that would break a line, or the quotes around it, stays escaped."""
         name = topic.removeprefix(self._prefix)
         plain = parameters.plain(name)
         return name if _UNFIT.search(plain) else plain
@@ -136,25 +136,25 @@ class Tubes:
         return iter(self.using | self.watching)
 
     def shared(self, topic: str) -> str:
-        """The same string for all connections that use or watch a topic."""
+        """One string object that all connections which use or watch a topic share."""
         return self._known.setdefault(topic, topic)
 
     def use(self, topic: str) -> str:
-        """A connection begins to use it."""
+        """A connection begins to use a topic."""
         self.using[topic] += 1
         return self.shared(topic)
 
     def watch(self, topic: str) -> str:
-        """A connection begins to watch it."""
+        """A connection begins to watch a topic."""
         self.watching[topic] += 1
         return self.shared(topic)
 
     def unuse(self, topic: str) -> None:
-        """A connection stops using it."""
+        """A connection stops using a topic."""
         self._end(self.using, topic)
 
     def ignore(self, topic: str) -> None:
-        """A connection stops watching it."""
+        """A connection stops watching a topic."""
         self._end(self.watching, topic)
 
     def count(self, counter: Counter[str], topic: str) -> None:
@@ -184,27 +184,28 @@ _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 _HTTP = b" HTTP/1."
 _TLS = b"\x16\x03"  # how a handshake begins
-_TAIL = len(_HTTP) + 2  # what is kept of a line that is too long: a digit and half of the line's end, too
+_TAIL = len(_HTTP) + 2  # bytes kept of a line that is too long: also a digit and half of the line's end
 
 
 class Parser:
-    """Reads one connection. Between two calls it may be within a command."""
+    """Parses the bytes of one connection. Between two calls it may be in the middle of a command."""
 
     __slots__ = ("_is_cutting", "_is_first", "_put", "_skip")
 
     def __init__(self) -> None:
         self._is_first = True  # no line has ended yet
         self._is_cutting = False  # within a line that is too long
-        self._put: tuple[int, int, int, int] | None = None  # the arguments of a put whose data are to come
-        self._skip = 0  # bytes of data that are too big, still to come
+        self._put: tuple[int, int, int, int] | None = None  # the arguments of a put whose data has not come yet
+        self._skip = 0  # bytes still to come of data that is too big
 
     @property
     def is_amid(self) -> bool:
-        """Whether it is within a command."""
+        """Whether the parser is in the middle of a command."""
         return self._put is not None or self._skip > 0 or self._is_cutting
 
     def take(self, received: bytearray, most_bytes: int) -> Request | None:
-        """The first request, whose bytes are removed; None if it is not whole. `most_bytes`: of a job's data."""
+        """The first request, or None if it is incomplete; its bytes are removed from `received`. `most_bytes`: the most
+        bytes that a job's data may have."""
         if self._put is not None:
             return self._data(received, *self._put)
         if self._skip:
@@ -214,7 +215,7 @@ class Parser:
     def _line(self, received: bytearray, most_bytes: int) -> Request | None:
         if self._is_first and received.startswith(_TLS) and not self._is_cutting:
             received.clear()
-            return QUIT, ()  # a browser again: a server elsewhere chose the bytes of the session that it resumes
+            return QUIT, ()  # also a browser: a hostile server may have chosen the session bytes that it sends
         end = -1 if self._is_cutting else received.find(_END, 0, LONGEST_LINE)
         if end < 0:
             self._is_cutting |= len(received) >= LONGEST_LINE
@@ -230,7 +231,7 @@ class Parser:
             self._is_first = False
             was_cut, self._is_cutting = self._is_cutting, False
             if is_first and line[:-1].endswith(_HTTP):
-                return QUIT, ()  # a browser, which can be made to send commands behind its head
+                return QUIT, ()  # a browser, which a web page can make send commands after the head
             if was_cut or b"\0" in line:
                 return STRANGE if is_first else REFUSED, (BAD_FORMAT,)
         word, space, rest = line.partition(b" ")
@@ -241,7 +242,7 @@ class Parser:
     def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
         numbers = _numbers(rest, 4, _U32)
         if numbers is None:
-            return _refused(BAD_FORMAT)  # beanstalkd, too, reads what follows as commands
+            return _refused(BAD_FORMAT)  # beanstalkd, too, reads the data that follows as commands
         priority, delay, ttr, size = numbers
         delay = min(delay, TEN_YEARS_S)
         if size > most_bytes:
@@ -250,7 +251,7 @@ class Parser:
         return self._data(received, priority, delay, ttr, size)
 
     def _data(self, received: bytearray, priority: int, delay: int, ttr: int, size: int) -> Request | None:
-        """The put whose line is read, once its data are there."""
+        """The put whose line was read, or None until all of its data has come."""
         if len(received) < size + 2:
             self._put = priority, delay, ttr, size
             return None
@@ -271,7 +272,7 @@ def _refused(answer: bytes) -> Request:
 
 
 def _read(line: bytes, word: bytes, rest: bytes | None) -> Request:
-    """The request of a line other than put. `rest`: behind the first space."""
+    """The request of a line other than put. `rest`: the part after the first space, or None if there is no space."""
     known = _TAKING.get(word) if rest is not None else None
     if known:
         name, read = known
@@ -288,7 +289,7 @@ _UNKNOWN = _refused(UNKNOWN_COMMAND)
 
 
 def _numbers(text: bytes, count: int, most: int) -> list[int] | None:
-    """So many numbers with spaces before and between them."""
+    """Exactly `count` numbers up to `most`, with spaces before and between them; None for anything else."""
     words = text.split(b" ")
     if len(words) != count:
         words = [word for word in words[:-1] if word] + words[-1:]
@@ -342,16 +343,16 @@ _TAKING: dict[bytes, tuple[str, Callable[[bytes], tuple[Any, ...] | None]]] = {
     b"stats-job": ("stats-job", _number),
     b"stats-tube": ("stats-tube", _tube),
 }
-"""The commands with arguments, and what reads these."""
+"""The commands with arguments, and the functions that read the arguments."""
 
 _WORDS = (
     *("reserve", "peek-ready", "peek-delayed", "peek-buried", "stats", QUIT),
     *("list-tubes", "list-tube-used", "list-tubes-watched"),
 )
 _PLAIN: dict[bytes, Request] = {word.encode(): (word, ()) for word in _WORDS}
-"""Those without."""
+"""The commands without arguments."""
 _BEGINNINGS = (*_PLAIN, b"pause-tube")
-"""What begins so is a command that cannot be read, not an unknown one."""
+"""A line that begins with one of these is a command that cannot be read, not an unknown command."""
 
 
 _NOTE = struct.Struct(">cII")
@@ -370,19 +371,19 @@ def first(levels: Sequence[int], level: int) -> int:
 
 
 def written(levels: Sequence[int], level: int, priority: int, delay: int) -> bytes:
-    """The note of a job; empty where it needs none."""
+    """The note of a job; empty if the job needs none."""
     if not delay and priority == first(levels, level):
         return b""
     return _NOTE.pack(_MARK, priority, delay)
 
 
 def is_foreign(note: bytes) -> bool:
-    """Whether a note is that of another dialect, which must stay."""
+    """Whether a note belongs to another dialect and must stay."""
     return bool(note) and not _is_own(note)
 
 
 def read(levels: Sequence[int], level: int, note: bytes) -> tuple[int, int]:
-    """The priority and the delay that a job was last given."""
+    """The last priority and delay of a job, from its level and note."""
     if not _is_own(note):
         return first(levels, level), 0
     _, priority, delay = _NOTE.unpack(note)

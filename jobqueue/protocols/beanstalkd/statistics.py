@@ -1,5 +1,5 @@
-"""The statistics, with the keys of beanstalkd in its order; and the commands that choose tubes, pause them and list
-them.
+"""The statistics, with the keys of beanstalkd in beanstalkd's order; and the commands that choose, pause and list
+tubes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _COUNTED = (
     *("release", "use", "watch", "ignore", "bury", "kick", "touch", "stats", "stats-job", "stats-tube", "list-tubes"),
     *("list-tube-used", "list-tubes-watched", "pause-tube"),
 )
-# What is known of the clock of Redis; without it, a pause of 60 s had 61 left, and a lease all of its ttr.
+# The inaccuracy of our estimate of Redis's clock; without it, a pause of 60 s had 61 s left, and a lease its whole ttr.
 _INEXACT_S = 0.1
 _BEGUN = time.monotonic()
 _ID = secrets.token_hex(8)
 
 
 async def stats_job(connection: Connection, number: int) -> bytes:
-    """What is known of a job."""
+    """The figures of a job."""
     answer = await connection.ask_by_number(inner.Get(id=id_of(number), body=False))
     if not answer["success"]:
         return parser.of_failure(answer)
@@ -95,7 +95,7 @@ async def stats_tube(connection: Connection, tube: str) -> bytes:
 
 
 def _pause_s(until_ms: int | None, now_s: float) -> int:
-    """The rest of a pause; ten years for one without end."""
+    """The seconds left of a pause; ten years for a pause without an end."""
     if until_ms is None:
         return 0
     return max(math.ceil(until_ms / 1000 - now_s - _INEXACT_S), 0) if until_ms else TEN_YEARS_S
@@ -199,7 +199,7 @@ async def use(connection: Connection, tube: str) -> bytes:
 
 
 async def list_tube_used(connection: Connection) -> bytes:
-    """The tube that it uses."""
+    """The tube that the connection uses."""
     return b"USING %b\r\n" % connection.desk.names.tube(connection.used).encode()
 
 
@@ -216,7 +216,7 @@ async def watch(connection: Connection, tube: str) -> bytes:
 
 
 async def ignore(connection: Connection, tube: str) -> bytes:
-    """Reserve no more jobs from this tube, unless it is the only one."""
+    """Reserve no more jobs from this tube, unless it is the only one that the connection watches."""
     topic = connection.desk.names.topic(tube)
     if topic in connection.watched:
         if len(connection.watched) == 1:
@@ -231,7 +231,7 @@ def _watching(connection: Connection) -> bytes:
 
 
 async def pause_tube(connection: Connection, tube: str, seconds: int) -> bytes:
-    """Hand out none of its jobs for so many seconds."""
+    """Hand out no jobs of a tube for `seconds`; 0 ends its pause."""
     desk = connection.desk
     topic = desk.names.topic(tube)
     if topic is None:
@@ -258,11 +258,11 @@ async def list_tubes(connection: Connection) -> bytes:
 
 
 async def list_tubes_watched(connection: Connection) -> bytes:
-    """Those that it watches."""
+    """The tubes that the connection watches."""
     return _listed(map(connection.desk.names.tube, connection.watched), default=False)
 
 
 def _listed(tubes: Iterable[str], *, default: bool = True) -> bytes:
-    """A list of tubes, in order; `default` exists always."""
+    """A list of tubes. `default`: True to sort the tubes and to put `default` first, which always exists."""
     ordered = [DEFAULT, *sorted(set(tubes) - {DEFAULT})] if default else tubes
     return parser.document("".join(f"- {tube}\n" for tube in ordered))

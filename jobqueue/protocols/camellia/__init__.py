@@ -1,3 +1,3 @@
-"""The protocol of camellia's delay queue server: forms over HTTP, answered with JSON. `space` is how its topics and ids
-are called inside, `requests` turns parameters into commands, `messages` shows jobs, `topics` and `monitor` figures,
-`replies` all the rest."""
+"""The protocol of camellia's delay queue server: forms over HTTP, answered with JSON. `space` maps its topics and ids
+to ours, `requests` turns parameters into commands and answers into replies, and `monitor` has the figures of the last
+minute."""

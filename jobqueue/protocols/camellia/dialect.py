@@ -1,4 +1,4 @@
-"""camellia's delay queue server: which request is which, and the reply to each."""
+"""camellia's delay queue server: which path is which operation, and the reply to each."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _STATUS = {
     "NO_SUCH_PATH": HTTPStatus.NOT_FOUND,
     "METHOD_NOT_ALLOWED": HTTPStatus.METHOD_NOT_ALLOWED,
 }
-"""Of requests that are not the queue's business, by the code of the error."""
+"""The HTTP status of requests that are refused before they reach the queue, by the code of the error."""
 
 
 class Call(NamedTuple):
-    """A request: the names that hold for it, and its parameters."""
+    """A request: the space of its topics and ids, and its parameters."""
 
     space: Space
     parameters: Parameters
@@ -75,7 +75,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return _PAUSE_S if request.path.endswith(_POLL) else 0.0
 
     def is_open(self, request: Request) -> bool:
-        """The health paths are."""
+        """Returns True for the health paths."""
         return _HEALTH in request.path
 
     def drain(self) -> None:
@@ -83,7 +83,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
             monitor.stop()
 
     def _place(self, path: str) -> tuple[Space, str, str]:
-        """The names below a path, its group, and its last segment. Raises NoSuchPath."""
+        """The space that a path belongs to, its group, and its last segment. Raises NoSuchPath."""
         front, root, rest = path.partition("/camellia/")
         namespace, (group, _, name) = front[1:], rest.partition("/")
         prefixes = {"": self.options.prefix, **self.options.namespaces}
@@ -99,7 +99,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
         if isinstance(command, BadField) or not answer["success"]:
             return requests.failed(answer, delayMsg=None)
         theirs = {"topic": call.space.their_topic(command.topic), "msgId": call.space.sent_id(command.id or "")}
-        if "jobs" in answer:  # of a virtual topic: its first copy answers for all
+        if "jobs" in answer:  # an add to a virtual topic: the reply shows the first copy
             answer = answer["jobs"][0]
         if answer["result"] == "existing":
             return await self._existing(call, theirs, answer["id"], answer.get("topic", command.topic))
@@ -107,12 +107,12 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return requests.json(requests.SUCCESS, msg="success", delayMsg=sent)
 
     async def _existing(self, call: Call, theirs: dict[str, str], job_id: str, topic: str) -> Reply:
-        """The message that a repeated one leaves as it is."""
+        """The reply to a repeated message: it shows the existing message, which stays as it is."""
         answer = await self.ask(inner.Get(id=job_id), within=topic)
         if answer["success"]:
             shown = requests.job(answer["job"], call.space) | theirs
             return requests.json(requests.SUCCESS, msg="success", delayMsg=shown)
-        if answer["code"] == "FORBIDDEN":  # it may send, but not look
+        if answer["code"] == "FORBIDDEN":  # the token may send, but not look
             return requests.json(requests.SUCCESS, msg="success", delayMsg=theirs)
         if answer["code"] == "NOT_FOUND":
             answer |= _TAKEN
@@ -165,7 +165,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
     async def _ask_about(
         self, message: Message | BadField, command: Callable[[str], inner.Inner | params.Command]
     ) -> Answer:
-        """The answer to a command on a message, whose id inside it gets."""
+        """The answer to a command on a message. `command`: makes the command from the id of the job."""
         if isinstance(message, BadField):
             return await self.ask(message)
         return await self.ask(command(message.id), within=message.topic)
@@ -221,7 +221,7 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return self._monitors[space.prefix]
 
     async def _totals(self, space: Space) -> Totals | None:
-        """Those of all topics: whoever asks for a minute is shown some of its rows."""
+        """The totals of all topics. Later, each client is shown only the rows that it may see."""
         GRANT.set(OPEN)  # in the task of the monitor
         figures = await requests.figures(self.ask, space)
         if isinstance(figures, requests.Failure):
@@ -242,7 +242,7 @@ def _pulled(answer: Answer, space: Space) -> Reply:
 
 
 class Operation(NamedTuple):
-    """A path: the method that it takes, and what answers."""
+    """A path: the method that it accepts, and the function that answers."""
 
     method: str
     answer: Callable[[CamelliaDialect, Call, list[Job]], Awaitable[Reply]]
@@ -260,4 +260,4 @@ _OPERATIONS = {
     "getMonitorData": Operation("GET", CamelliaDialect._monitor_data),
     "getMonitorString": Operation("GET", CamelliaDialect._monitor_string),
 }
-"""Below `/camellia/delayQueue/`."""
+"""The paths below `/camellia/delayQueue/`."""

@@ -1,7 +1,8 @@
 """What happened in the last whole minute, as camellia's clients see it.
 
-The minutes begin with the first request for them and stop when nobody has asked for ten: a minute reads the totals of
-every topic. The totals are the namespace's; reads, and what came due, those of this process.
+Minutes are counted from the first request for them until there was no request for ten minutes, because each minute
+reads the totals of every topic. The totals are those of the whole namespace; the reads of messages and the lateness of
+jobs are only those of this process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _IDLE_S = 600.0
 
 Shown = dict[str, Any]
 Totals = Mapping[str, Mapping[str, int]]
-"""By topic, by name."""
+"""For each topic, its totals by name."""
 
 
 @dataclass(slots=True)
@@ -71,14 +72,14 @@ class Minute:
     ready: list[Shown] = field(default_factory=list)
 
     def only(self, topics: Container[str]) -> Minute:
-        """The rows of some topics, given as clients call them."""
+        """The rows of some topics, given by the names that clients use."""
         parts = (self.requests, self.pulled, self.ready)
         return Minute(*([row for row in part if row["topic"] in topics] for part in parts))
 
 
 class Monitor:
-    """The minutes of the topics below a prefix. `read`: their totals, None where they cannot be read. `ears`: those who
-    hear of the engine's work in this process."""
+    """Counts the minutes of the topics below a prefix. `read`: reads their totals, or returns None if they cannot be
+    read. `ears`: the meters that hear of the engine's work in this process."""
 
     def __init__(self, space: Space, read: Callable[[], Awaitable[Totals | None]], ears: list[Meter]) -> None:
         self._space = space
@@ -91,7 +92,7 @@ class Monitor:
         self._task: asyncio.Task[None] | None = None
 
     def last(self) -> Minute:
-        """The last whole minute; an empty one before the first ends."""
+        """The last whole minute, or an empty one until the first minute ends."""
         self._asked = asyncio.get_running_loop().time()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -103,7 +104,7 @@ class Monitor:
             self._seen.gets[topic] += 1
 
     def stop(self) -> None:
-        """End the minutes."""
+        """Stop counting minutes."""
         if self._task:
             self._task.cancel()
             self._task = None

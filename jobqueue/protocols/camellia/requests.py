@@ -1,11 +1,11 @@
-"""What camellia's clients ask for, as commands; and the answers to them.
+"""The requests of camellia's clients as commands, and the replies to them.
 
-A required parameter that is missing, and one that cannot be read, raise BadField. What the queue refuses is returned as
-a refusal, in place of the command: the answers to the two differ.
+A required parameter that is missing, or a parameter that cannot be read, raises BadField. If the queue would refuse a
+request, its BadField is returned in place of the command: the replies to the two differ.
 
-Whatever the queue answers is HTTP 200 with one of four codes and a sentence: the Java SDK makes an exception without
-text of any other status. Requests that cannot be read are answered as Spring does. A job is a message of nine members;
-a topic shows how many messages wait, and for how long.
+Every answer of the queue is HTTP 200 with one of four codes and a sentence: the Java SDK turns any other status into an
+exception without text. Requests that cannot be read are answered as Spring does. A job is shown as a message of nine
+members; a topic shows how many messages wait, and for how long.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def text(parameters: Parameters, name: str) -> str:
 
 
 def add(parameters: Parameters, space: Space, options: Camellia, max_body_bytes: int) -> inner.Add | BadField:
-    """sendMsg. Raises TooLarge."""
+    """The add for sendMsg, or the reason why it is refused. Raises TooLarge."""
     topic, msg, msg_id = text(parameters, "topic"), text(parameters, "msg"), parameters.text("msgId")
     delay, ttl = parameters.integer("delayMillis"), parameters.integer("ttlMillis")
     retries = _integer(parameters, "maxRetry")
@@ -81,7 +81,7 @@ def wait(parameters: Parameters, options: Camellia) -> float:
 
 
 def pop(parameters: Parameters, space: Space, options: Camellia, wait: float) -> inner.Pop | BadField:
-    """pullMsg or longPollingMsg."""
+    """The pop for pullMsg or longPollingMsg, or the reason why it is refused."""
     theirs, lease = text(parameters, "topic"), parameters.integer("ackTimeoutMillis")
     batch = _integer(parameters, "batch")
     topic = space.topic(theirs)
@@ -102,7 +102,7 @@ def message(parameters: Parameters, space: Space) -> Message | BadField:
 
 
 def _integer(parameters: Parameters, name: str) -> int:
-    """One of 32 bits; -1 where it is absent."""
+    """A 32-bit integer, or -1 if it is absent."""
     number = parameters.integer(name, -_INT, _INT - 1)
     return -1 if number is None else number
 
@@ -121,22 +121,22 @@ _TEXT = "text/plain;charset=UTF-8"
 
 
 def json(code: int, **parts: Any) -> Reply:
-    """HTTP 200 with one of their codes."""
+    """The HTTP 200 reply with one of camellia's codes."""
     return Reply(200, orjson.dumps({"code": code, **parts}))
 
 
 def as_text(**parts: Any) -> Reply:
-    """JSON as plain text."""
+    """The reply with JSON as plain text."""
     return Reply(200, orjson.dumps(parts), content_type=_TEXT)
 
 
 def failed(answer: Answer, **parts: Any) -> Reply:
-    """A command that failed. `parts`: the members that a success would fill."""
+    """The reply to a command that failed. `parts`: the members that a success would fill."""
     return json(_CODES.get(answer["code"], FAILED), msg=answer["error"], **parts)
 
 
 def spring(status: HTTPStatus, path: str, message: str) -> Reply:
-    """A request that is not read, or cannot be."""
+    """The reply to a request that is not read, or cannot be read."""
     timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
     page = {"timestamp": timestamp, "status": status, "error": status.phrase, "path": path, "message": message}
     return Reply(status, orjson.dumps(page))
@@ -163,7 +163,7 @@ _STATUS = {
 
 
 def job(job: Job, space: Space) -> Shown:
-    """A job, or what is left of an ended one."""
+    """A job or a tombstone, as a message."""
     return {
         "topic": space.their_topic(job.topic),
         "msgId": space.their_id(job),
@@ -237,7 +237,7 @@ class Failure(NamedTuple):
 
 
 async def figures(ask: Ask, space: Space) -> dict[str, Stats] | Failure:
-    """The figures of each topic below a prefix."""
+    """The figures of each topic below a prefix, or the failure to read them."""
     answer = await ask(inner.Stats(prefix=space.prefix, each=True))
     if not answer["success"]:
         return Failure(answer)
@@ -250,7 +250,7 @@ def listed(figures: Mapping[str, Stats], space: Space) -> list[Shown]:
 
 
 def rows(topics: list[Shown]) -> tuple[list[Shown], list[Shown]]:
-    """The sizes, and the ranges of what waits, in lists of their own."""
+    """For each topic, the sizes of its queues in one list, and the ranges of its waiting messages in another."""
     sizes = ("topic", "waitingQueueSize", "ackQueueSize", "readyQueueSize")
     return (
         [{name: topic[name] for name in sizes} for topic in topics],

@@ -1,5 +1,5 @@
-"""The topics and ids of camellia's clients, and what they are called inside: a message M of the topic T is the job
-`T:M`. A job with another id is a foreign one: here its id is `%` and that id."""
+"""Maps the topics and ids of camellia's clients to the names inside this service: a message M of the topic T is the job
+`T:M`. A job with another form of id is foreign: clients see its id with a `%` before it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FOREIGN = "%"
 
 
 class Message(NamedTuple):
-    """A message by its names inside."""
+    """A message by its topic and its id inside this service."""
 
     topic: str
     id: str
@@ -27,21 +27,21 @@ class Space:
         self.prefix = prefix
 
     def topic(self, theirs: str) -> str | BadField:
-        """The topic inside; or why there can be none."""
+        """The topic inside this service, or the reason why there can be none."""
         topic = self.prefix + parameters.escaped(theirs)
         if not theirs:
             return _empty("topic")
         return topic if parameters.fits(topic) else _too_long("topic")
 
     def new_message(self, topic: str, msg_id: str) -> Message | BadField:
-        """A message that is sent; or why it cannot be."""
+        """A message to be sent, or the reason why it cannot be sent."""
         if msg_id.startswith(_FOREIGN):
             return BadField("msgId begins with %: such an id names a job that another protocol added", field="msgId")
         inside = self.topic(topic)
         return inside if isinstance(inside, BadField) else _own(inside, msg_id)
 
     def message(self, topic: str, msg_id: str) -> Message | BadField:
-        """A message that is asked for; or why there can be none."""
+        """A message that a client asks for, or the reason why there can be none."""
         inside = self.topic(topic)
         if isinstance(inside, BadField):
             return inside
@@ -57,11 +57,11 @@ class Space:
         return parameters.plain(job_id.partition(":")[2])
 
     def their_topic(self, topic: str) -> str:
-        """What a topic is called here."""
+        """The name of a topic for clients."""
         return parameters.plain(topic.removeprefix(self.prefix))
 
     def their_id(self, job: Job) -> str:
-        """What a job is called here, in its topic."""
+        """The msgId of a job for clients, in its topic."""
         front = _front(job.topic)
         if job.id.startswith(front):
             msg_id = parameters.plain(job.id[len(front) :])

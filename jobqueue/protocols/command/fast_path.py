@@ -1,8 +1,8 @@
 """The fast path of the native protocol: plain requests are answered by callbacks, without a task or a future.
 
-Plain is what nearly all requests are: an add, a finish, a pop; an array of adds or of finishes; finishes and a pop
-behind them. A request that is not plain, or not valid, takes the complete path, with what was read of it. So any doubt
-is settled by that, and no error is made here.
+Nearly all requests are plain: an add, a finish or a pop; an array of adds or of finishes; finishes followed by a pop. A
+request that is not plain, or not valid, takes the complete path, with whatever was already read. So the complete path
+settles any doubt, and no errors are made here.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class FastPath:
     def __init__(self, desk: Desk, max_body_bytes: int) -> None:
         self._desk = desk
         self._engine = desk.engine.by_callback
-        self._has_one_shard = self._engine.has_one_shard  # of several, a pop asks more than one
+        self._has_one_shard = self._engine.has_one_shard  # with several shards, a pop asks more than one
         self._max_body_bytes = max_body_bytes
 
     def begin(self, data: bytes, request_id: str, client: Caller, grant: Grant) -> Cancellable | Read | None:
-        """Begin to answer a request. Returns what was read of one that is not plain, or cannot be answered here:
-        nothing is done then, and it takes the complete path."""
+        """Begin to answer a request. If the request is not plain, or cannot be answered here, nothing is done and it
+        must take the complete path: returns what was read of it, or None if nothing was read."""
         if not self._has_one_shard or self._engine.lanes.closed or self._desk.commands.is_logged:
             return None
         found = read(data)
@@ -62,7 +62,7 @@ class FastPath:
     def _begin_if_admitted(
         self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
     ) -> Cancellable | None:
-        """As `_begin`, if the grant admits the commands."""
+        """Like `_begin`, if the grant admits the commands."""
         if not grant.admits(commands):
             return None
         begun = None
@@ -76,7 +76,8 @@ class FastPath:
     def _begin(
         self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
     ) -> Cancellable | None:
-        """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
+        """Begin to carry out commands that are not checked yet. Returns None if they must take the complete path.
+        Raises BadRequest for an invalid command."""
         if len(commands) - (type(commands[-1]) is Pop) > _MOST:
             return None
         last, kinds = commands[-1], {*map(type, commands)}
@@ -107,12 +108,12 @@ class FastPath:
                     adding = None
         finally:
             if adding is None:
-                for command in nameless:  # the complete path judges ids that clients give
+                for command in nameless:  # the complete path must not see generated ids
                     command.id = None
         return adding
 
     def _prepared(self, adds: Sequence[Add]) -> list[Prepared] | None:
-        """The jobs of adds; None if one is not plain. Raises BadRequest for one that is not valid."""
+        """The jobs of adds, or None if one of the adds is not plain. Raises BadRequest for an invalid add."""
         if not self._engine.is_local:
             return None
         jobs = []
@@ -132,7 +133,7 @@ class FastPath:
         return jobs
 
     def _are_clear(self, adds: Sequence[Add]) -> bool:
-        """Whether the ids and bodies of adds are valid; False is only a doubt."""
+        """Returns True if the ids and bodies of adds are valid, and False if each add must be checked by itself."""
         if len(adds) == 1:
             job_id = adds[0].id
             if job_id is not None and not is_id(job_id):
@@ -158,7 +159,7 @@ class FastPath:
         return are_names([command.id for command in finishes]) or all(is_id(command.id) for command in finishes)
 
     def _is_plain_pop(self, command: Pop) -> bool:
-        """Raises BadRequest for one that is not valid."""
+        """Whether a pop is plain. Raises BadRequest for an invalid pop."""
         if command.id is not None or command.blocked is not None or (command.count or 1) > _MOST:
             return False
         if command.topic is None or command.topics is not None or command.ttr is not None or command.TTR is not None:

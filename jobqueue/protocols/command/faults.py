@@ -1,4 +1,4 @@
-"""Why a command is refused, in words. What a field must be comes from `jobqueue.schema`."""
+"""The texts that say why a command is refused. The rules for each field come from `jobqueue.schema`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ def explained(error: Exception, data: bytes) -> BadRequest:
     refused = error if isinstance(error, BadRequest) else _translated(error, data, read)
     refused = _bad_name_before(refused.field, read) or refused
     job_id = read.get("id")
-    # What looks like a whole token, given in place of its id, is not repeated in the answer and the log.
+    # A text that looks like a whole token, sent in place of its id, is not repeated in the answer and the log.
     is_told = isinstance(job_id, str) and len(job_id) <= LONGEST_NAME and not job_id.startswith(PREFIX)
     refused.job_id = job_id if is_told else None
     return refused
 
 
 def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None:
-    """The first of two faults is reported. Names are checked last, but may come before what msgspec found."""
+    """The fault of a name that comes before `field` in the command, or None. Of two faults the first is reported; names
+    are checked last, but may come before the field that msgspec refused."""
     kind = BY_NAME.get(str(read.get("command")))
     if kind is None:
         return None
@@ -93,14 +94,14 @@ def _misfit(wrong: Misfit, read: dict[str, Any]) -> BadRequest:
 
 
 def _bad_field(command: object, field: str, part: str | None, value: object) -> BadField:
-    """The refusal of a field, or of a part of one that is an object."""
+    """The refusal of a field, or of a part of a field that is an object."""
     if part is None:
         return bad_value(field, command, value)
     return bad_value(f"{field}.{part}", command, value.get(part) if isinstance(value, dict) else None)
 
 
 def misnamed(wrong: Misfit, command: str, known: Iterable[str]) -> BadRequest:
-    """Which field of a command is unknown or missing; `known` are those that it has."""
+    """Which field of a command is unknown or missing; `known`: the fields that it has."""
     if wrong.unknown is not None:
         near = instead_of_field(wrong.unknown, command, known)
         field = wrong.unknown[:_MOST_QUOTED]
@@ -111,7 +112,7 @@ def misnamed(wrong: Misfit, command: str, known: Iterable[str]) -> BadRequest:
 
 
 def _endless_field(data: bytes) -> str | None:
-    """The field with a NaN or an Infinity, which JavaScript and Python write although JSON has none."""
+    """The field with a NaN or an Infinity, which JavaScript and Python write although JSON has neither."""
     if not re.search(rb"NaN|Infinity", data) or len(data) > _MOST_TO_EXPLAIN:
         return None
     try:
@@ -125,7 +126,7 @@ def _endless_field(data: bytes) -> str | None:
 
 
 def _instead_of_no_command(read: dict[str, Any]) -> str:
-    """The field that was probably to be `command`."""
+    """A hint at the field that was probably meant to be `command`; empty if there is none."""
     name = next(
         (name for name in read if name != "command" and difflib.get_close_matches(name.lower(), ["command"])), ""
     )
@@ -133,7 +134,8 @@ def _instead_of_no_command(read: dict[str, Any]) -> str:
 
 
 def _fields_of(data: bytes) -> dict[str, Any]:
-    """The fields of a command. One that cannot be read, such as too large a number, is None and hides no other."""
+    """The fields of a command. A field that cannot be read, such as a number that is too large, is None and does not
+    hide the others."""
     try:
         return {name: _value(raw) for name, raw in _FIELDS.decode(data).items()}
     except (msgspec.DecodeError, RecursionError):

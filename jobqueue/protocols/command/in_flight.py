@@ -1,10 +1,10 @@
-"""Plain requests in flight on the fast path: each takes the outcome of its commands, and answers.
+"""Plain requests in flight on the fast path: each receives the outcome of its commands, and answers.
 
-A simple success is answered at once, by a template. Otherwise the request goes on with a task, as on the complete path:
-with the errors in hand, or by carrying out once more, with the same ids, what was not done.
+A simple success is answered at once, from a template. Otherwise the request goes on with a task, as on the complete
+path: the task reports the errors, or carries out again, with the same ids, the commands that were not done.
 
 The templates write the same bytes that the complete path writes for the same results. Names of jobs and topics have no
-character that JSON escapes; all else that is not a number is written by orjson.
+character that JSON escapes; everything else that is not a number is written by orjson.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from jobqueue.protocols import Reply
 from jobqueue.schema import params
 
 _ORDER = ["id", "value", "state", "topic", "lease", "attempt", "tries", "due", "ttr", "headers", "created"]
-_MOST_KINDS = 256  # remembered, of 4 KB at most each
+_MOST_KINDS = 256  # kinds remembered, at most 4 KB each
 _NOTHING = b'{"success":true,"id":null,"value":null}'
 
 _Parts = tuple[bytes, bytes, bytes]
 
 _parts: dict[Kind, _Parts] = {}
-"""What is written behind the value, the lease and the due time of the jobs of a kind."""
+"""For each kind of job, the bytes that are written after the value, after the lease and after the due time."""
 _dumps, _whole = orjson.dumps, int.from_bytes
 _TIMES = slice(SPAN["created"].start, SPAN["due"].stop)
 
 
 def added(commands: Sequence[params.Add], results: Sequence[Any]) -> bytes | None:
-    """The answers to adds, without brackets; None if one of them failed."""
+    """The answers to adds, without brackets, or None if one of the adds failed."""
     parts: list[str] = []
     before: object = None
     tail = ""
     for command, result in zip(commands, results, strict=True):
-        if result is not before:  # like jobs share their result
+        if result is not before:  # similar jobs share one result
             if type(result) is not Added:
                 return None
             before = result
@@ -56,7 +56,7 @@ def added(commands: Sequence[params.Add], results: Sequence[Any]) -> bytes | Non
 
 
 def finished(commands: Sequence[params.Finish], states: Sequence[Any]) -> bytes | None:
-    """The answers to finishes, without brackets; None if one of them failed."""
+    """The answers to finishes, without brackets, or None if one of the finishes failed."""
     parts: list[str] = []
     for command, state in zip(commands, states, strict=True):
         if type(state) is not str:
@@ -66,7 +66,7 @@ def finished(commands: Sequence[params.Finish], states: Sequence[Any]) -> bytes 
 
 
 def popped(command: params.Pop, found: Popped) -> bytes | None:
-    """The answer to a pop; None if it is to say why it found nothing."""
+    """The answer to a pop, or None if it must say why the pop found nothing."""
     jobs = found.jobs
     if not jobs and found.ask_why:
         return None
@@ -84,7 +84,7 @@ def handed(jobs: Sequence[Job]) -> list[bytes]:
     for job in jobs:
         raw, own_kind = job.raw, job.kind
         own = raw[_TIMES]
-        if own != times or own_kind is not kind or job.lease != lease:  # else like the job before
+        if own != times or own_kind is not kind or job.lease != lease:  # otherwise like the job before
             parts = _parts.get(own_kind) or _remember(job)
             if parts is None:
                 written.append(orjson.dumps(handed_out(job)))
@@ -98,7 +98,8 @@ def handed(jobs: Sequence[Job]) -> list[bytes]:
 
 
 def _remember(job: Job) -> _Parts | None:
-    """The parts of an answer that are the same for all jobs of its kind; None if it was delivered before."""
+    """The parts of an answer that are the same for all jobs of this job's kind, or None if the job was delivered
+    before."""
     answer = handed_out(job)
     if [*answer] != _ORDER:
         return None
@@ -118,21 +119,21 @@ class Change(NamedTuple):
 
     name: str
     write: Callable[[Sequence[Any], Sequence[Any]], bytes | None]
-    """Writes the answers where all succeeded."""
+    """Writes the answers, or returns None unless all commands succeeded."""
     answer: Callable[[Any, Any], Answer]
-    """Makes the answer to one, with its result or error."""
+    """Makes the answer to one command, from its result or error."""
 
 
 ADD = Change("add", added, native.added)
 FINISH = Change("finish", finished, native.finished)
 
 Work = Callable[[list[Job]], Awaitable[Reply]]
-"""Makes the reply to a request; the list receives the jobs that it hands out."""
+"""Makes the reply to a request; the list receives the jobs that the reply hands out."""
 Respond = Callable[[Work, str, Any], Coroutine[Any, Any, None]]
-"""Answers a request, by its id, to its client, with the reply that some work makes."""
+"""Answers a request with the reply that some work makes; called with the work, the request id and the client."""
 
 _PENDING = object()
-_MOST_UNWATCHED = 32 << 10  # bytes of an answer that a transport takes at once, even if its client does not read
+_MOST_UNWATCHED = 32 << 10  # bytes of an answer that a transport accepts at once, even if its client does not read
 
 
 class Desk:
@@ -141,7 +142,7 @@ class Desk:
     def __init__(
         self, engine: Engine, commands: Commands, render: Callable[[list[Answer], bool], Reply], respond: Respond
     ) -> None:
-        """`render`: writes answers, as those of an array or of one command."""
+        """`render`: makes the reply from answers; its second argument is True if the request was an array."""
         self.engine = engine
         self.commands = commands
         self.render = render
@@ -149,7 +150,7 @@ class Desk:
 
 
 class _InFlight:
-    """A request: answered once, unless it is cancelled before."""
+    """A request, which is answered once unless it is cancelled before."""
 
     __slots__ = ("_begun", "_client", "_desk", "_is_array", "_is_over", "_request_id")
 
@@ -162,7 +163,7 @@ class _InFlight:
         self._begun = time.perf_counter()
 
     def take(self, outcome: Any) -> None:
-        """What became of the commands; of a pop behind finishes: what it found."""
+        """Receive the outcome of the commands; for finishes followed by a pop, only that of the pop."""
         try:
             self._take(outcome)
         except Exception as error:
@@ -172,7 +173,7 @@ class _InFlight:
         raise NotImplementedError
 
     def _take_bug(self, take: Callable[[Any], None], outcome: Any, bug: Exception) -> None:
-        """The outcome cannot be answered, so the bug is: otherwise the client would wait for ever."""
+        """Answer with the bug, because the outcome cannot be answered: otherwise the client would wait forever."""
         if self._is_over:
             raise bug
         if type(outcome) is Popped:
@@ -180,7 +181,7 @@ class _InFlight:
         take(bug)
 
     def cancel(self) -> None:
-        """Its client is gone."""
+        """The client is gone: do not answer."""
         self._is_over = True
 
     def _answer(self, body: bytes) -> None:
@@ -200,7 +201,8 @@ class _InFlight:
     async def _settled(
         self, run: Sequence[Any], outcome: Any, reserved: list[Job], begun: float, how: Change | None = None
     ) -> list[Answer]:
-        """The answers to commands of which not all succeeded. `how`: of those that have a result each."""
+        """The answers to commands of which not all succeeded. `how`: their kind, if `outcome` may be a list of
+        results."""
         commands = self._desk.commands
         if outcome is None:
             return await commands.answer(run, reserved)
@@ -237,7 +239,7 @@ class Changing(_InFlight):
 
 
 class Popping(_InFlight):
-    """A pop. There may be many that wait, so it is small."""
+    """A pop. Many of them may wait, so this object is small."""
 
     __slots__ = ("_command", "_pop")
 
@@ -247,12 +249,12 @@ class Popping(_InFlight):
         self._pop: Pop | None = None
 
     def begin(self, owner: str) -> bool:
-        """Pop; returns whether the engine takes it. `owner`: whose pop it is, should it wait."""
+        """Begin the pop; returns whether the engine accepts it. `owner`: the owner of the pop, in case it waits."""
         self._pop = self._desk.engine.by_callback.pop(self._command, ROOM, self._client, self.take, owner)
         return self._pop is not None
 
     def cancel(self) -> None:
-        """Its client is gone: no job is reserved for it any more, and those that are, go back."""
+        """The client is gone: no more jobs are reserved for it, and those already reserved are returned."""
         super().cancel()
         if self._pop is not None:
             self._pop.cancel()
@@ -265,14 +267,14 @@ class Popping(_InFlight):
             self._hand_out(body, found)
 
     def _written(self, found: Any) -> bytes | None:
-        """The answer to a pop that simply succeeded; it counts as done."""
+        """The answer to a pop that simply succeeded, which is also counted; None for any other outcome."""
         body = popped(self._command, found) if type(found) is Popped else None
         if body is not None:
             self._desk.commands.count_done("pop", 1, self._begun, waiting=bool(self._command.wait))
         return body
 
     def _hand_out(self, body: bytes, found: Popped) -> None:
-        """Answer with jobs; they go back if the client hung up meanwhile."""
+        """Answer with jobs; they are returned if the client has hung up meanwhile."""
         if found.jobs and (len(body) > _MOST_UNWATCHED or self._client.is_behind):
             self._go_on_with(body, found.jobs)
         elif found.jobs and self._client.has_hung_up():
@@ -282,7 +284,7 @@ class Popping(_InFlight):
             self._answer(body)
 
     def _go_on_with(self, body: bytes, jobs: list[Job]) -> None:
-        """Answer with a task, which waits until the client reads: the jobs go back if it never does."""
+        """Answer with a task, which waits until the client reads: the jobs are returned if it never does."""
         written = b"[%b]" % body if self._is_array else body
         self._is_over = True
 
@@ -293,7 +295,7 @@ class Popping(_InFlight):
         self._client.complete(self._desk.respond(reply, self._request_id, self._client))
 
     async def _explained(self, found: Any, reserved: list[Job]) -> list[Answer]:
-        """The answer to a pop that failed, or that is to say why it found nothing."""
+        """The answer to a pop that failed, or that must say why it found nothing."""
         command = self._command
         if isinstance(found, Popped):
             return [await self._desk.commands.say_why(command, found, self._begun)]
@@ -301,7 +303,7 @@ class Popping(_InFlight):
 
 
 class FinishingThenPopping(Popping):
-    """Finishes, and a pop behind them. They leave for Redis together."""
+    """Finishes followed by a pop. They are sent to Redis together."""
 
     __slots__ = ("_ended", "_ended_s", "_finishes", "_found")
 
@@ -317,12 +319,12 @@ class FinishingThenPopping(Popping):
     ) -> None:
         super().__init__(command, desk, client, request_id, is_array=is_array)
         self._finishes = finishes
-        self._ended: Any = _PENDING  # the answers to the finishes, or their outcome where not all succeeded
+        self._ended: Any = _PENDING  # the answers to the finishes, or their outcome if not all succeeded
         self._ended_s = 0.0  # how long they took
         self._found: Any = _PENDING
 
     def begin(self, owner: str) -> bool:
-        """Finish, and pop; returns whether the engine takes the finishes."""
+        """Begin the finishes and the pop; returns whether the engine accepts the finishes."""
         if not self._desk.engine.by_callback.finish(ends_of(self._finishes), self.take_ended):
             return False
         if not super().begin(owner):
@@ -330,13 +332,13 @@ class FinishingThenPopping(Popping):
         return True
 
     def cancel(self) -> None:
-        """Its client is gone: see `Popping`."""
+        """The client is gone: see `Popping`."""
         if type(self._found) is Popped and not self._is_over:
             self._desk.engine.give_back(self._found.jobs)
         super().cancel()
 
     def take_ended(self, outcome: Any) -> None:
-        """What became of the finishes."""
+        """Receive the outcome of the finishes."""
         try:
             self._take_ended(outcome)
         except Exception as error:
@@ -350,7 +352,7 @@ class FinishingThenPopping(Popping):
             self._desk.commands.count_done("finish", len(outcome), self._begun)
             self._ended, self._finishes = body, ()
         elif outcome is None and self._found is _PENDING and self._pop is not None:
-            self._pop.cancel(is_gone=False)  # it must not overtake the finishes
+            self._pop.cancel(is_gone=False)  # the pop must not overtake the finishes
             self._go_on(lambda reserved: self._desk.commands.answer([*self._finishes, self._command], reserved))
             return
         else:
@@ -372,7 +374,7 @@ class FinishingThenPopping(Popping):
             self._hand_out(b"%b,%b" % (ended, body), found)
 
     async def _both(self, reserved: list[Job]) -> list[Answer]:
-        """The answers where not all succeeded."""
+        """The answers to the finishes and the pop if not all of them simply succeeded."""
         found, ended = self._found, self._ended
         if isinstance(found, Popped):
             reserved += found.jobs
@@ -385,5 +387,5 @@ class FinishingThenPopping(Popping):
 
 
 def ends_of(finishes: Sequence[params.Finish]) -> list[tuple[str, int | None]]:
-    """The jobs that commands finish, as the engine takes them."""
+    """The jobs that commands finish, as the engine expects them."""
     return [(command.id, command.lease) for command in finishes]

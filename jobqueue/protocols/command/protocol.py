@@ -1,8 +1,8 @@
 """The native protocol: reads a request into commands and renders their answers.
 
-Nearly all commands are correct, so a request is read and checked as a whole. Where that fails, each member of an array
-is read by itself: it becomes a command, or the reason why it is refused. A test service has two commands more. A real
-service refuses them as unknown, and does not name them.
+Nearly all commands are correct, so a request is read and checked as a whole. If that fails, each member of an array is
+read by itself: it becomes a command, or the reason why it is refused. A test service has two more commands. A real
+service refuses them as unknown, and does not list them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jobqueue.schema.params import OF_TESTS, Clock, Command, Pop, Reset
 from jobqueue.settings import Settings
 
 MOST = 1000  # commands in a request
-SHORT = 65_536  # bytes of a request in which no number of commands would take long to read
+SHORT = 65_536  # bytes; a request up to this size is quick to read, however many commands it has
 ONE = msgspec.json.Decoder(Command)
 MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
@@ -41,14 +41,14 @@ class Read(NamedTuple):
 
 
 def read(data: bytes) -> Read | None:
-    """Read a request; None if something is wrong with it, or with one of its commands."""
+    """Read a request. Returns None if something is wrong with it, or with one of its commands."""
     try:
         if not data.isascii():
             data.decode()
         if not _is_array(data):
             return Read([ONE.decode(data)], False)
         if len(data) > SHORT:
-            parts(data)  # a million commands, good or bad, would hold up the process
+            parts(data)  # checks their number: a million commands would hold up the process
         commands = MANY.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest):
         return None
@@ -70,7 +70,8 @@ def parse(data: bytes, max_body_bytes: int, found: Read | None = None) -> Comman
 
 
 def parse_many(data: bytes, max_body_bytes: int, found: Read | None = None) -> list[Command | BadRequest]:
-    """As `parse`, for an array; an error takes the place of a refused member. Raises BadRequest for the whole."""
+    """Like `parse`, for an array; an error takes the place of a refused member. Raises BadRequest for the array as a
+    whole."""
     found = found or read(data)
     if found:
         with contextlib.suppress(BadRequest):
@@ -87,7 +88,7 @@ def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
 
 
 def parts(data: bytes) -> list[Raw]:
-    """The members of an array, unread. Raises BadRequest."""
+    """The members of an array, not yet decoded. Raises BadRequest."""
     try:
         members = _PARTS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -109,7 +110,7 @@ class CommandProtocol:
         self._max_body_bytes = settings.max_body_bytes
 
     async def handle(self, data: bytes, reserved: list[Job], read: Read | None = None) -> Reply:
-        """The reply to a request with this body. `read`: the request, if it is read already; `reserved`: see
+        """The reply to a request with this body. `read`: the request, if it was already read; `reserved`: see
         `Commands.answer`."""
         try:
             commands, is_array = self.parse(data, read)
@@ -118,12 +119,12 @@ class CommandProtocol:
         return self.render(await self._commands.answer(commands, reserved), is_array)
 
     def refuse(self, error: Exception) -> Reply:
-        """The reply to a request that is not read, or cannot be."""
+        """The reply to a request that is not read, or cannot be read."""
         return self.render_error(self._commands.refuse(error))
 
     def parse(self, data: bytes, found: Read | None = None) -> tuple[list[Any], bool]:
-        """The commands of a request, and whether it is an array; an error takes the place of a refused one. Raises
-        BadRequest for the whole. `found`: what `read` returned."""
+        """The commands of a request, and whether it is an array; an error takes the place of a refused command. Raises
+        BadRequest for the request as a whole. `found`: what `read` returned."""
         if found is None:
             _check_text(data)
         if not _is_array(data):
@@ -134,7 +135,7 @@ class CommandProtocol:
         return commands, True
 
     def render(self, answers: list[Answer], is_array: bool) -> Reply:
-        """An array for an array; else the one answer, with the HTTP status of its code."""
+        """The reply: an array of answers for an array, otherwise the one answer with the HTTP status of its code."""
         if is_array:
             return Reply(200, orjson.dumps(answers))
         answer = answers[0]
@@ -146,7 +147,7 @@ class CommandProtocol:
 
 
 def _check_text(data: bytes) -> None:
-    """Raises BadJson."""
+    """Raises BadJson for a request that is empty or not UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -156,7 +157,7 @@ def _check_text(data: bytes) -> None:
 
 
 def _refuse_early_waits(commands: list[Command | BadRequest]) -> None:
-    """Refuse the pops that would let the commands behind them wait."""
+    """Refuse the pops that would make the commands after them wait."""
     for position, command in enumerate(commands[:-1]):
         if isinstance(command, Pop) and command.wait:
             commands[position] = BadField("wait is allowed in the last command of an array only", field="wait")
@@ -173,22 +174,23 @@ _TAG = msgspec.json.Decoder(_Tag)
 
 
 class TestProtocol(CommandProtocol):
-    """Reads what the native protocol does not know once more."""
+    """The native protocol, with the commands that only a test service knows."""
 
     def parse(self, data: bytes, found: Read | None = None) -> tuple[list[Any], bool]:
-        """As the native protocol."""
+        """Like the native protocol, but commands that it does not know are read again as those of a test service."""
         try:
             read, is_array = super().parse(data, found)
         except UnknownCommand as refused:
             return [_read(data, refused)], False
         if not any(isinstance(each, UnknownCommand) for each in read):
             return read, is_array
-        members = map(bytes, parts(data))  # only in an array can a refusal have come this far
+        members = map(bytes, parts(data))  # a refused command that is not in an array has raised above
         return [_read(*each) for each in zip(members, read, strict=True)], is_array
 
 
 def _read(data: bytes, read: Command | BadRequest) -> Command | Clock | Reset | BadRequest:
-    """A command as it was read, unless it is one that only a test service knows."""
+    """Returns `read`, unless it refuses a command that only a test service knows: then that command, or its own
+    refusal."""
     name = _TAG.decode(data).command if isinstance(read, UnknownCommand) else ""
     if name not in OF_TESTS:
         return read

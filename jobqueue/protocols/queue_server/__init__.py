@@ -1,4 +1,4 @@
-"""The protocol of queue_server: JSON objects on TCP, without anything between them, or one in a datagram.
+"""The protocol of queue_server: JSON objects over TCP, without separators, or one in each UDP datagram.
 
-An answer is its request, less some members, and with some more.
+An answer is its request without some of its members, and with some new ones.
 """

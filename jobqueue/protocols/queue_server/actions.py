@@ -1,9 +1,10 @@
 """The actions: what each does, and what its answer adds to its request.
 
-An answer echoes the request. What is echoed stays as it came: a member is read only where an action needs it, and a
-number that no reader here could hold comes back digit by digit.
+An answer echoes the request. Echoed members stay as they came: a member is decoded only where an action needs it, so a
+number that is too large to be decoded here comes back digit by digit.
 
-A produce becomes an add: its times are seconds since the epoch, and a job comes again every `retry` s until its `ttl`.
+A produce becomes an add: its times are seconds since the epoch, and the job is delivered again every `retry` s until
+its `ttl`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from jobqueue.wires import parameters
 from jobqueue.wires.parameters import given_text, stored_text
 
 Plus = dict[str, Any]
-"""What an answer has that its request had not."""
+"""The members that an answer adds to its request."""
 
 FIELD_ERROR, TIME_ERROR, SYSTEM_ERROR = "field error", "time error", "system error"
 INVALID_ACTION, NOT_SUPPORTED = "invalid action", "not support"
@@ -47,7 +48,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?")
 
 
 class Refused(BadField):
-    """A request that cannot be carried out, with the word of queue_server for it."""
+    """A request that cannot be carried out. `reason`: queue_server's word for the failure."""
 
     def __init__(self, reason: str, detail: str, field: str | None = None) -> None:
         super().__init__(detail, field=field)
@@ -55,19 +56,19 @@ class Refused(BadField):
 
 
 def refusal(reason: str, detail: str) -> Plus:
-    """What the answer to a refused request has."""
+    """The members that the answer to a refused request adds."""
     return {"code": -1, "reason": reason, "detail": detail}
 
 
 class Request:
-    """The members of a request. Of two with one name the last one counts."""
+    """The members of a request. If two have the same name, the last one counts."""
 
     def __init__(self, raw: bytes) -> None:
-        """Raises BadJson for what is no object."""
+        """Raises BadJson if `raw` is not an object."""
         self._members = _read(raw)
 
     def text(self, name: str) -> str | None:
-        """A string; None where there is none. Raises Refused for anything else, and for half a character."""
+        """A string, or None if it is absent. Raises Refused for anything else, and for a lone surrogate."""
         raw = self._given(name)
         if raw is None:
             return None
@@ -84,7 +85,8 @@ class Request:
         return text
 
     def integer(self, name: str) -> int | None:
-        """An integer, also as an integral number or as a string of digits. Raises Refused for anything else."""
+        """An integer, also from an integral number such as `3.0` or from a string of digits; None if it is absent.
+        Raises Refused for anything else."""
         raw = self._given(name)
         if raw is None:
             return None
@@ -97,7 +99,7 @@ class Request:
         return int(number)
 
     def seconds(self, name: str, most: int) -> float:
-        """A number of seconds up to `most`; 0 where there is none. Raises Refused for anything else."""
+        """A number of seconds up to `most`, or 0 if it is absent. Raises Refused for anything else."""
         word = (self._given(name) or b"0").decode()
         seconds = float(word) if _NUMBER.fullmatch(word) else -1.0
         if not 0 <= seconds <= most:
@@ -105,18 +107,18 @@ class Request:
         return seconds
 
     def answer(self, less: Iterable[str], plus: Plus) -> bytes:
-        """The answer: the request with members less and plus."""
+        """The answer: the request without the members `less` and with the members `plus`."""
         gone = {*_NEVER_ECHOED, *less, *plus}
         parts = [b"%b:%b" % (_echo_name(name), _echo(raw)) for name, raw in self._members.items() if name not in gone]
         return b"{" + b",".join([*parts, orjson.dumps(plus)[1:-1]]) + b"}"
 
     def short_answer(self, plus: Plus) -> bytes:
-        """An answer that repeats only what a client needs to recognise it as its own."""
+        """An answer that repeats only the members by which a client recognises the answer to its request."""
         gone = [name for name, raw in self._members.items() if name not in _FOR_KNOWING or len(raw) > _SHORT]
         return self.answer(gone, plus)
 
     def _given(self, name: str) -> bytes | None:
-        """A member as it came; a null is as good as none."""
+        """A member as it came, or None if it is absent or null."""
         raw = self._members.get(name)
         return None if raw == b"null" else raw
 
@@ -134,7 +136,7 @@ def _read(raw: bytes) -> dict[str, bytes]:
 
 
 def _read_halves(text: str) -> dict[str, bytes]:
-    """The members of an object whose strings may hold halves of characters (`\\ud83d` alone)."""
+    """The members of an object whose strings may hold lone surrogates (`\\ud83d` alone)."""
     try:
         members = json.loads(text)
         if isinstance(members, dict):
@@ -147,36 +149,36 @@ def _read_halves(text: str) -> dict[str, bytes]:
 def _echo_name(name: str) -> bytes:
     try:
         return orjson.dumps(name)
-    except orjson.JSONEncodeError:  # half a character
+    except orjson.JSONEncodeError:  # a lone surrogate
         return json.dumps(name).encode()
 
 
 def _echo(raw: bytes) -> bytes:
-    """A member as answers have it: a string without unnecessary escapes."""
+    """A member as answers show it: a string has no unnecessary escapes."""
     if raw.startswith(b'"') and b"\\" in raw:
         try:
             return orjson.dumps(_TEXT.decode(raw))
         except msgspec.DecodeError:
-            pass  # half a character
+            pass  # a lone surrogate
     return raw
 
 
 _TTL_S = 3600  # after the delay
 _MOST_TRIES = 65_535
 _LATEST = 100_000_000_000  # seconds since the epoch
-_NOTE = b"ttl "  # before the seconds: other systems leave notes too
+_NOTE = b"ttl "  # comes before the seconds: other dialects leave notes too
 
 
 class Times(NamedTuple):
     """Seconds since the epoch."""
 
     due: int | None
-    """None: at once."""
+    """When the job is due, or None for at once."""
     ttl: int
 
 
 def new_job(request: Request, topic: str, max_body_bytes: int, now_s: float) -> inner.Add:
-    """`now_s`: the time by Redis's clock. Raises Refused."""
+    """The add for a produce. `now_s`: the time by Redis's clock. Raises Refused."""
     body = _body(request.needed("data"), max_body_bytes)
     retry = request.integer("retry") or 0
     if retry < 0:
@@ -229,13 +231,13 @@ MOST_DATAGRAM = 60_000  # bytes of an answer by UDP
 _MOST_WAIT_S = 60
 _LOOKED_AT = 16  # ready jobs that the congestion is judged by
 _MOST_OVERDUE_S = 255
-_ROOM = 1_000  # bytes of an answer besides what it repeats and what it hands out
+_ROOM = 1_000  # bytes of an answer besides the repeated members and the data of a job
 _OK: Plus = {"code": 0}
 _LESS = {1: ("data", "delay", "ttl", "retry", "msg_id"), 2: ("wait", "data", "msg_id")}
-"""Members of a request that its answer leaves out, or sets itself."""
+"""For each action, the members of a request that its answer leaves out or sets itself."""
 _BAD_INPUT = ("BAD_FIELD", "TOO_LARGE")
 _NOT_DONE = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL", "FORBIDDEN", "UNAUTHORIZED")
-"""Why a confirmation failed; any other code means that there is nothing left to confirm."""
+"""The codes with which a confirmation fails; any other code means that there is nothing left to confirm."""
 
 
 @dataclass(slots=True)
@@ -248,9 +250,9 @@ class Asker:
     """Its address."""
     by_datagram: bool = False
     check: Callable[[], None] = lambda: None
-    """Raises ConnectionError when it is known to be gone."""
+    """Raises ConnectionError if the client is known to be gone."""
     reserved: list[Job] = field(default_factory=list)
-    """Receives the jobs that go back if the answer reaches nobody."""
+    """Receives the jobs that must be returned if the answer does not reach the client."""
 
 
 class Actions:
@@ -296,7 +298,7 @@ class Actions:
             raise Refused(TOO_LARGE, f"an answer by UDP has at most {MOST_DATAGRAM} bytes and repeats the request")
 
     def _topic(self, request: Request) -> str:
-        """Raises Refused."""
+        """The topic of the queue that a request names. Raises Refused."""
         queue = request.needed("queue")
         topic = self._dialect.options.prefix + parameters.escaped(queue)
         if not queue or not parameters.fits(topic):
@@ -332,7 +334,7 @@ class Actions:
                 return refusal(TOO_LARGE, "a job that is delivered at most once was too large for UDP")
 
     async def _bury(self, job: Job, reason: str, asker: Asker) -> bool:
-        """Whether a popped job is a dead letter now; one that was to be delivered at most once cannot be."""
+        """Bury a popped job. Returns False if it was not buried: a job that is delivered at most once cannot be."""
         buried = await self._dialect.ask(params.Bury(id=job.id, lease=job.lease, reason=reason))
         if buried["success"]:
             asker.reserved.remove(job)
@@ -394,12 +396,12 @@ async def _not_supported(request: Request, asker: Asker) -> Plus:
 
 
 def _congestion(figures: Stats) -> int:
-    """How long the first ready jobs of a topic have waited, in whole seconds together."""
+    """The sum of the whole seconds that each of the first ready jobs of a topic has waited."""
     return sum(min(_MOST_OVERDUE_S, wait // 1000) for wait in figures.waits_ms[:_LOOKED_AT])
 
 
 def _action(request: Request) -> int | None:
-    """The number of the action; None if it is missing or no integer."""
+    """The number of the action, or None if it is missing or not an integer."""
     try:
         return request.integer("action")
     except Refused:
@@ -418,7 +420,7 @@ def _token(request: Request) -> str | None:
 
 
 def _failed(answer: Answer) -> Plus:
-    """What the answer has when a command failed."""
+    """The members that the answer adds when a command failed."""
     return refusal(FIELD_ERROR if answer["code"] in _BAD_INPUT else SYSTEM_ERROR, answer["error"])
 
 

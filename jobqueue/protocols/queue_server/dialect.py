@@ -1,7 +1,8 @@
-"""The dialect of queue_server: its connections by TCP, and its datagrams by UDP.
+"""The dialect of queue_server: its connections over TCP, and its datagrams over UDP.
 
-Between two objects of a connection stands nothing, or blanks. By UDP an object is one datagram and so is its answer. A
-datagram that is no object gets none, so nobody can be flooded by requests that carry another's address.
+The objects on a connection follow each other directly, or with blanks between them. Over UDP, an object is one
+datagram, and so is its answer. A datagram that is not an object gets no answer, so forged sender addresses cannot be
+used to flood a victim.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ _TO_BRACE = re.compile(
     rb'(?:[^"{}]++|' + _STRING + rb'|\{(?:[^"{}]++|' + _STRING + rb")*+\})*+",
     re.DOTALL,
 )
-"""What changes nothing about the depth: also objects that hold no other, and have come whole."""
+"""Bytes that do not change the depth, including complete objects that hold no other object."""
 _TO_QUOTE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-"""The rest of a string that came in pieces; a lone backslash at the end stays: what it escapes is still to come."""
+"""The rest of a string that came in pieces; a lone backslash at the end is not matched, because the character that it
+escapes has not come yet."""
 _BLANKS = re.compile(rb"[ \t\r\n]*+")
 _QUOTE, _OPEN, _BACKSLASH = b'"{\\'
-_DEEPEST = 500  # objects within each other; more are as deep as nobody means
+_DEEPEST = 500  # objects within each other; no real request is deeper
 
 
 class NoObject(BadJson):
@@ -38,20 +40,21 @@ class NoObject(BadJson):
 
 
 class Framing:
-    """Cuts the bytes of a connection into objects, in a time that grows with their number only, in however many pieces
-    they come."""
+    """Cuts the bytes of a connection into objects. The time that this takes grows only with the number of bytes,
+    however many pieces they come in."""
 
     def __init__(self, received: bytearray, most: int) -> None:
-        """`received`: where the bytes arrive, and what is taken is removed from. `most`: bytes of an object."""
+        """`received`: the buffer where the bytes arrive, and from which objects are removed. `most`: the most bytes of
+        an object."""
         self._bytes = received
         self._most = most
-        self._at = 0  # what stands before it was looked at
+        self._at = 0  # the bytes before this index have been scanned
         self._depth = 0
         self._in_string = False
 
     def take(self) -> bytes | None:
-        """The next object, if all of it has come. Raises NoObject where none begins; BadJson for one that is too deep,
-        TooLarge for one that is too long."""
+        """The next object, or None until all of it has come. Raises NoObject if the bytes do not begin with an object,
+        BadJson for an object that is too deep, and TooLarge for one that is too long."""
         if not self._at and not self._begin():
             return None
         while self._step():
@@ -62,7 +65,7 @@ class Framing:
         return None
 
     def _begin(self) -> bool:
-        """Drop the blanks before an object and go behind its first brace; returns whether that has come."""
+        """Drop the blanks before an object and move past its first brace; returns whether the brace has come."""
         blanks = _BLANKS.match(self._bytes)
         del self._bytes[: blanks.end() if blanks else 0]
         if not self._bytes:
@@ -73,7 +76,7 @@ class Framing:
         return True
 
     def _step(self) -> bool:
-        """Go behind the next quote or brace that counts; returns whether it has come."""
+        """Move past the next quote or brace that counts; returns whether it has come."""
         found = (_TO_QUOTE if self._in_string else _TO_BRACE).match(self._bytes, self._at)
         self._at = found.end() if found else self._at
         if self._at == len(self._bytes) or (self._in_string and self._bytes[self._at] == _BACKSLASH):
@@ -113,13 +116,13 @@ class Connection(Stream[Request | BadRequest]):
         self._is_refused = False  # whether nothing more is read
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client. Behind a refusal they are dropped: to close at once would take the refusal from a
-        client that is still sending."""
+        """Bytes from the client. After a refusal they are dropped: closing at once could make a client that is still
+        sending lose the refusal."""
         if not self._is_refused:
             super().data_received(data)
 
     def take(self) -> Request | BadRequest | None:
-        """The next request, or why nothing more is read."""
+        """The next request, or the error after which nothing more is read; None if neither has come yet."""
         try:
             taken = None if self._is_refused else self._framing.take()
             return None if taken is None else Request(taken)
@@ -129,7 +132,7 @@ class Connection(Stream[Request | BadRequest]):
             return error
 
     async def answer(self, request: Request | BadRequest) -> None:
-        """Each answer is one write: clients read once."""
+        """Answer a request with a single write, because clients read only once."""
         if isinstance(request, BadRequest):
             self._refuse(request)
             return
@@ -166,7 +169,7 @@ class Connection(Stream[Request | BadRequest]):
 
 
 def plain_host(host: str) -> str:
-    """An address as people write it: an IPv4 one may come in the form of IPv6."""
+    """An address as people write it: an IPv4 address may come in the form of IPv6."""
     return host.removeprefix("::ffff:") if "." in host else host
 
 
@@ -212,8 +215,8 @@ class Datagrams(asyncio.DatagramProtocol):
                 self._dialect.tools.give_back(asker.reserved)
 
     def _reached(self, addr: tuple[Any, ...]) -> tuple[str, int]:
-        """The host and port that a client has sent to. A socket open on all addresses does not know; then it is the
-        one from which an answer goes to that client."""
+        """The host and port that a client has sent to. A socket that is open on all addresses does not know the host;
+        it is then the address from which an answer goes to that client."""
         assert self._transport is not None
         own: socket.socket = self._transport.get_extra_info("socket")
         host, port = own.getsockname()[:2]
@@ -224,11 +227,11 @@ class Datagrams(asyncio.DatagramProtocol):
         return plain_host(host), port
 
     def drain(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self._is_draining = True
 
     async def close(self, grace_s: float) -> None:
-        """Wait until what has come is answered; end what is left after `grace_s`."""
+        """Wait until the requests that have come are answered; cancel those left after `grace_s`."""
         self.drain()
         if not self._tasks:
             return
@@ -239,7 +242,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 class QueueServerDialect(SocketDialect[QueueServer]):
-    """queue_server on a port, by TCP and by UDP."""
+    """queue_server on a port, over TCP and UDP."""
 
     def __init__(self, tools: Tools, options: QueueServer) -> None:
         super().__init__(tools, options)
@@ -252,11 +255,11 @@ class QueueServerDialect(SocketDialect[QueueServer]):
         return Connection(self._streams, self._actions, self.tools)
 
     def datagrams(self) -> asyncio.DatagramProtocol | None:
-        """The UDP side, unless the settings close it."""
+        """The UDP side, or None if the settings turn it off."""
         return self._datagrams
 
     def drain(self) -> None:
-        """Answer what has come, and close."""
+        """Answer the requests that have come, then close."""
         self._streams.drain()
         if self._datagrams is not None:
             self._datagrams.drain()

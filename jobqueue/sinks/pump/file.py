@@ -24,7 +24,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Service(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is at the top of the file."""
+    """The settings at the top of the file."""
 
     url: Annotated[str, Meta(min_length=1)] = "http://127.0.0.1:8000"
     token_file: str | None = None
@@ -33,12 +33,12 @@ class Service(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     key_file: str | None = None
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """0: no scrapes are answered."""
+    """0 to answer no scrapes."""
     sinks: dict[str, dict[str, Any]] = {}
 
 
 class File(Struct, frozen=True):
-    """A file that is right."""
+    """A valid file."""
 
     service: Service
     sinks: Mapping[str, Common]

@@ -1,6 +1,6 @@
-"""Messages: what a broker gets of a job, in the form that its sink's settings ask for.
+"""Messages: what a broker gets for a job, in the form that the settings of its sink ask for.
 
-A sender sends the message of a job, reports the outcome, and says what becomes of the job.
+A sender sends the message of a job, reports the outcome, and decides what happens to the job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Messages:
         return Message(*about, is_json=is_json, is_last=job.last_try, once=not job.ttr)
 
     def _own(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The job's headers, without those of a name that the broker keeps for itself, or that we do."""
+        """The job's headers, without those whose names are reserved by the broker or by us."""
         own = {}
         for name, value in headers.items():
             if name.lower() not in OUR_HEADERS and not self._settings.keeps(name):
@@ -54,7 +54,7 @@ _MOST_TOLD = 100
 
 
 def key_of(job: Job) -> str:
-    """The same for every delivery of a life of an id."""
+    """The key of a job's message: the same for every delivery during one life of the job's id."""
     return f"{job.id}:{round((job.created or 0) * 1000)}"
 
 
@@ -110,7 +110,7 @@ _FORMS: dict[str, Callable[[Job], bytes]] = {
 
 
 class NotSent(Retry):
-    """The broker is down, which is no try of the job. `why`: the reason, without the name of the sink."""
+    """The broker is down, which does not count as a try of the job. `why`: the reason, without the name of the sink."""
 
     def __init__(self, sink: str, why: str) -> None:
         super().__init__(0, attempt=False, reason=f"sink {sink}: {why}")
@@ -122,7 +122,7 @@ class TopicWaits(NotSent):
 
 
 class Sender:
-    """One sink's. `send`: sends a message; raises Poison, Refused, WrongDestination, Down."""
+    """Sends the messages of one sink. `send`: sends a message; raises Poison, Refused, WrongDestination, Down."""
 
     def __init__(
         self, name: str, settings: Common, send: Callable[[Message], Awaitable[None]], figures: Figures
@@ -162,7 +162,7 @@ class Sender:
         )
 
     def was_lost(self) -> None:
-        """A job was confirmed, and is another worker's, or nobody's, by now."""
+        """Note that a job was confirmed, but by now belongs to another worker, or to nobody."""
         self._count("sent_twice")
 
     def _buried(self, job: Job, reason: str) -> Bury:

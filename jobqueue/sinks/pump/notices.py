@@ -1,7 +1,7 @@
-"""What a sink reports: notices to the service (why the sink takes no jobs, or none of some topics, for `workers` and
-`check`), and the figures of all sinks of a process, which docs/sinks.md describes.
+"""What a sink reports: notices to the service (why the sink takes no jobs, or none of some topics, as `workers` and
+`check` show it), and the figures of all sinks of a process, which docs/sinks.md describes.
 
-Answers of the service are read here with the bodies of jobs as they travelled.
+Answers of the service are read here without parsing the bodies of jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AGAIN_S = 30.0  # the service forgets a worker after 90 s
 
 
 class Notices:
-    """Of one sink."""
+    """The notices of one sink."""
 
     def __init__(self, name: str, settings: Common, url: str, access: AccessFields) -> None:
         self._name, self._topics, self._url, self._access = name, settings.topics, url, access
@@ -33,25 +33,25 @@ class Notices:
         self._changed = asyncio.Event()
 
     def down(self, reason: str) -> None:
-        """The broker takes no messages; empty: it does."""
+        """Note why the broker accepts no messages; if `reason` is empty, it accepts them."""
         if reason != self._down:
             self._down = reason
             self._changed.set()
 
     def paused(self, topic: str, reason: str) -> None:
-        """A topic is paused; empty: it is not."""
+        """Note why a topic is paused; if `reason` is empty, it is not paused."""
         if reason != self._paused.get(topic, ""):
             self._paused[topic] = reason
             self._changed.set()
 
     async def run(self) -> None:
-        """Tell the service until cancelled."""
+        """Report to the service until cancelled."""
         is_told = False
         async with AsyncClient(self._url, retry_for_s=0, **self._access) as client:
             while True:
                 self._changed.clear()
                 notices = self._notices()
-                with contextlib.suppress(JobQueueError):  # it is away, which the worker tells, or does not know them
+                with contextlib.suppress(JobQueueError):  # it is away, as the worker reports, or knows no notices
                     if is_told:
                         await client.leave(self._worker)
                     if notices:
@@ -80,7 +80,7 @@ _OUTCOMES = ("confirmed", "refused", "poison", "returned", "sent_twice")
 
 
 class Figures:
-    """In a registry of their own."""
+    """The figures of all sinks, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -121,7 +121,7 @@ _any = msgspec.json.Decoder()
 
 
 def loads(data: bytes) -> Any:
-    """As json.loads, but for the bodies of jobs, which are the bytes of their JSON. Raises ValueError."""
+    """Like json.loads, except that the bodies of jobs are the bytes of their JSON. Raises ValueError."""
     answer = _either.decode(data)
     return [_read(each) for each in answer] if isinstance(answer, list) else _read(answer)
 

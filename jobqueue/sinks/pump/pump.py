@@ -1,6 +1,7 @@
-"""The pump of a sink whose messages may overtake each other, a worker of the Python client; and all sinks of a file.
+"""The pump of a sink whose messages may overtake each other, which is a worker of the Python client; and all sinks of a
+file.
 
-The sinks of a file run in one process until a signal, and begin anew after SIGHUP.
+The sinks of a file run in one process until a signal; after SIGHUP, those that have changed restart.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Pump:
         self._confirmed: set[tuple[str, int]] = set()
         self._pauses = Pauses(name, figures, self._notices)
         self._retrials: dict[str, asyncio.Task[None]] = {}
-        """By the topics that are paused."""
+        """By paused topic."""
         self._trying: dict[str, _Trying] = {}
         self._is_clean, self._stopping = True, False
         self._woken = asyncio.Event()
@@ -66,7 +67,7 @@ class Pump:
         figures.show(name)
 
     async def run(self) -> bool:
-        """Work until stopped. Whether everything had been settled. Raises Refused of the client."""
+        """Work until stopped. Returns whether everything was settled. Raises the client's Refused."""
         sink = kind_of(self.settings).Sink(self.settings, self._way)
         keeping = asyncio.create_task(self._way.run(sink), name=f"sink {self.name}")
         telling = asyncio.create_task(self._notices.run())
@@ -110,7 +111,7 @@ class Pump:
         )
 
     def _adjust(self) -> None:
-        """Take jobs as long as the broker does, and there is room."""
+        """Take jobs as long as the broker accepts messages and there is room."""
         if self._way.takes and self._bytes < self.settings.in_flight_mb << 20:
             self._worker.resume()
         else:
@@ -139,7 +140,8 @@ class Pump:
             self._retrials[topic] = asyncio.create_task(self._retry(topic, reason), name=f"trials {self.name} {topic}")
 
     async def _retry(self, topic: str, reason: str) -> None:
-        """Try a paused topic with a job now and then, and resume it once its destination has judged one."""
+        """Try a paused topic with one job now and then, and resume the topic once its destination has accepted or
+        refused one."""
         while reason:
             pause_s = self._pauses.failed(topic, reason)
             if not self._stopping:
@@ -156,8 +158,8 @@ class Pump:
             self._worker.resume(topic)
 
     async def _tried(self, topic: str) -> str:
-        """Why the next job of a topic could not be sent; empty if it could, or the sink stops. Raises Refused of the
-        client."""
+        """Why the next job of a topic could not be sent, or an empty string if it could, or the sink stops. Raises the
+        client's Refused."""
         reason, trial = "", Trial(self.settings)
         sender = Sender(self.name, self.settings, trial.send, self._figures)
 
@@ -194,12 +196,12 @@ class Pump:
         self._adjust()
 
     def _told_of_trial(self, name: str, fields: dict[str, Any]) -> None:
-        """An event of the worker of a trial, whose life is told by those of its topic."""
+        """Handle an event of a trial's worker. Its start and stop are not logged, because the pause of its topic is."""
         if name.startswith("job."):
             self._told(name, fields)
 
     def _told(self, name: str, fields: dict[str, Any]) -> None:
-        """An event of the worker."""
+        """Handle an event of the worker."""
         if name in _ENDS and (sent := (fields["id"], fields["attempt"])) in self._confirmed:
             self._confirmed.remove(sent)
             if name != "job.finished":
@@ -217,7 +219,8 @@ class _Running(NamedTuple):
 
 
 class Deliver:
-    """The sinks of a file. `load`: reads it; raises SettingsError. `only`: the names of those that run; empty: all."""
+    """Runs the sinks of a file. `load`: reads the file; raises SettingsError. `only`: the names of the sinks that run,
+    or empty for all."""
 
     def __init__(self, file: File, load: Callable[[], File], only: frozenset[str]) -> None:
         self._file, self._load, self._only = file, load, only
@@ -229,8 +232,8 @@ class Deliver:
         self._is_clean = True
 
     async def run(self) -> bool:
-        """Deliver until a signal. Whether all that was taken has been settled, and no sink was refused. A second
-        SIGTERM or SIGINT ends the wait for what is in flight. Raises OSError where scrapes cannot be answered."""
+        """Deliver until a signal. Returns True if every job that was taken has been settled, and no sink was refused. A
+        second SIGTERM or SIGINT ends the wait for messages in flight. Raises OSError if scrapes cannot be answered."""
         service = self._file.service
         if service.metrics_port:
             self._figures.serve(service.metrics_host, service.metrics_port)
@@ -295,7 +298,8 @@ class Deliver:
             self._note_end(name)
 
     async def _read_again(self) -> None:
-        """Sinks that stand as they stood go on; the others end, and begin as they stand now."""
+        """Read the file again. Sinks with unchanged settings continue; the others end, and restart with their new
+        settings."""
         try:
             file = self._load()
         except SettingsError as error:
@@ -312,7 +316,7 @@ class Deliver:
 
 
 def access_of(service: Service) -> AccessFields:
-    """What the worker shows the service."""
+    """The files with which the worker authenticates itself to the service."""
     return {
         "token_file": service.token_file,
         "ca_file": service.ca_file,
@@ -328,7 +332,7 @@ async def deliver(path: str, only: frozenset[str]) -> bool:
 
 
 def _loaded(path: str, only: frozenset[str]) -> File:
-    """The file, which has the sinks that are asked for. Raises SettingsError."""
+    """Read the file. Raises SettingsError, also if it lacks a sink that is asked for."""
     file = files.load(path)
     unknown = sorted(only - file.sinks.keys())
     if unknown:
@@ -347,7 +351,7 @@ class _Nobody:
 
 
 async def check(path: str, only: frozenset[str], tell: Callable[[str], None]) -> bool:
-    """Connect each sink, and tell what there is. Whether all is well. Raises SettingsError."""
+    """Connect each sink, and report what was found. Returns whether all is well. Raises SettingsError."""
     file = _loaded(path, only)
     results = [await _check(name, settings, tell) for name, settings in file.sinks.items() if not only or name in only]
     return all(results)

@@ -1,8 +1,8 @@
-"""The pump of a sink in strict order: one job of it at a time, over all processes.
+"""The pump of a sink in strict order: it sends one job at a time, across all processes.
 
-The right to send is a job itself, the turn, which one process holds; when it dies, another gets it. A job that fails is
-noted, in a job beside the turn, before it is released: whoever has the turn settles that one before any other of its
-topic.
+The right to send is itself a job, the turn, which one process holds; when that process dies, another one gets the turn.
+A job that fails is noted, in a job beside the turn, before it is released: the process with the turn settles the noted
+job before any other job of its topic.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ class StrictPump:
         self._pauses = Pauses(name, figures, self._notices)
         self._topics = deque(settings.topics)
         self._held: dict[str, _Held] = {}
-        """By their topics."""
+        """By topic."""
         self._topic = f"sink-turn:{name}"
         self._note = f"{self._topic}:held"
         self._worker = f"sink-{name}-{secrets.token_hex(4)}"
-        self._ahead_s = 0.0  # of Redis's clock, before the monotonic one
+        self._ahead_s = 0.0  # by how much Redis's clock is ahead of the monotonic one
         self._is_up, self._stopping, self._woken = asyncio.Event(), asyncio.Event(), asyncio.Event()
         figures.show(name)
 
     async def run(self) -> bool:
-        """Work until stopped. Whether everything had been settled. Raises Refused of the client."""
+        """Work until stopped. Returns whether everything was settled. Raises the client's Refused."""
         sink = kind_of(self.settings).Sink(self.settings, self._way)
         report = Report()
         async with AsyncClient(self._url, loads=loads, **self._access) as self._client:
@@ -138,7 +138,7 @@ class StrictPump:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[Job | None]:
-        """The turn; None: it did not come for a while."""
+        """The turn, or None if it was not available for a while."""
         await self._client.add(self._topic, None, id=self._topic, if_exists="renew", tries=0, ttr=TURN_TTR_S)
         turn = await self._popped([self._topic])
         if turn is None:
@@ -154,7 +154,7 @@ class StrictPump:
                 await self._client.release(turn, delay=0, attempt=False)
 
     async def _settle_all(self, turn: Job) -> None:
-        """Settle jobs, one after the other, while the broker takes them. Raises _TurnLost."""
+        """Settle jobs, one after the other, while the broker accepts messages. Raises _TurnLost."""
         self._held = await self._left_over()
         while not self._stopping.is_set() and self._way.takes:
             job = await self._next()
@@ -164,7 +164,8 @@ class StrictPump:
                 await self._settle(job)
 
     async def _next(self) -> Job | None:
-        """The job to settle next: of a topic that is held up, the one that holds it up. None: none for now."""
+        """The job to settle next, or None if there is none for now. For a topic that is held up, it is the job that
+        holds it up."""
         now = asyncio.get_running_loop().time()
         for topic, held in self._held.items():
             if held.at <= now:
@@ -177,7 +178,7 @@ class StrictPump:
         return None
 
     async def _settle(self, job: Job) -> None:
-        """Settle a job as far as the broker lets."""
+        """Settle a job, or release it if the broker does not accept its message."""
         if job.ttr:
             self._leases.hold(job)
         sender = self._trial_sender if job.topic in self._pauses else self._sender
@@ -199,7 +200,7 @@ class StrictPump:
         self._pauses.works(job.topic)
 
     async def _end(self, job: Job, end: Bury | None) -> None:
-        """Finish or bury a job, which holds up nothing any more."""
+        """Finish or bury a job, which then no longer holds up its topic."""
         self._leases.drop(job)
         if job.ttr:
             try:
@@ -209,7 +210,7 @@ class StrictPump:
         await self._let_go(job.topic)
 
     async def _release(self, job: Job, again: Retry, pause_s: float = 0.0) -> None:
-        """Release a job that holds up its topic; `pause_s`: for so long it is not looked at."""
+        """Release a job, which then holds up its topic. `pause_s`: for how many seconds it is not looked at."""
         self._leases.drop(job)
         if not job.ttr:
             await self._let_go(job.topic)
@@ -217,11 +218,11 @@ class StrictPump:
         self._held[job.topic] = _Held(job.id, asyncio.get_running_loop().time() + pause_s)
         await self._write_note()
         attempt = None if again.attempt else False
-        with contextlib.suppress(Refused):  # it was deleted, or has another lease: the note says which it is
+        with contextlib.suppress(Refused):  # it was deleted, or has another lease: the note still names it
             await self._client.release(job, delay=again.after, attempt=attempt, reason=again.reason)
 
     async def _again(self, topic: str, job_id: str) -> Job | None:
-        """The job that holds up its topic, once its time has come."""
+        """The job that holds up its topic, or None if its time has not come yet, or if the job has ended."""
         known: Details | None = None
         with contextlib.suppress(NotFound):
             known = await self._client.get(job_id)
@@ -237,7 +238,7 @@ class StrictPump:
         return job
 
     async def _left_over(self) -> dict[str, _Held]:
-        """The jobs that failed last and are not settled, or that a process which died has left."""
+        """The jobs that failed last and are not settled yet, or that a dead process has left reserved."""
         noted = await self._noted()
         found = {topic: noted.get(topic) or await self._reserved(topic) for topic in self.settings.topics}
         return {topic: _Held(job_id, 0.0) for topic, job_id in found.items() if job_id}
@@ -257,7 +258,7 @@ class StrictPump:
         await self._client.add(self._topic, ids, _TEN_YEARS_S, id=self._note, **more)
 
     async def _let_go(self, topic: str) -> None:
-        """Nothing holds up a topic any more."""
+        """Note that nothing holds up a topic any longer."""
         if self._held.pop(topic, None) is None:
             return
         if self._held:
@@ -267,12 +268,13 @@ class StrictPump:
                 await self._client.delete(self._note)
 
     async def _reserved(self, topic: str) -> str | None:
-        """The job that a process which died had in hand: none but the one with the turn takes jobs of these topics."""
+        """The job that a dead process had reserved, or None: only the process with the turn takes jobs of these
+        topics."""
         peeked = await self._client.peek(topic, state="reserved", count=1)
         return peeked["jobs"][0]["id"] if peeked["jobs"] else None
 
     async def _taken(self, job_id: str) -> Job | None:
-        """Reserve a job, even from one that had it; None: it can no longer be."""
+        """Reserve a job, even if another process had it. Returns None if it can no longer be reserved."""
         try:
             return await self._popped_by_id(job_id)
         except Reserved:
@@ -289,7 +291,7 @@ class StrictPump:
         return Job.read(answer)
 
     async def _popped(self, topics: Sequence[str], wait_s: float = _WAIT_S) -> Job | None:
-        """The next job; None: none came for a while, or it is woken."""
+        """The next job, or None if none came for a while, or the pump was woken."""
         popping = asyncio.create_task(self._client.pop(list(topics), wait=wait_s, worker=self._worker))
         await self._wait(wait_s + _AGAIN_S, popping)
         if not popping.done():

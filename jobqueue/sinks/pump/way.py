@@ -31,8 +31,8 @@ class _InFlight(NamedTuple):
 
 
 class Way:
-    """One sink's. `changed`: called when the broker begins or ceases to take messages; `suspected`: with the topics of
-    messages that may have ended a connection, and how it ended."""
+    """The way of one sink. `changed`: called when the broker begins or ceases to accept messages; `suspected`: called
+    with the topics of messages that may have ended a connection, and with the reason for its end."""
 
     def __init__(
         self,
@@ -52,24 +52,25 @@ class Way:
         self._blocked = ""
         self._reason = ""
         self._told: str | None = ""
-        """Why it is down, as the log has it; None: it is up."""
+        """Why the way is down, as it was last logged, or None if it is up."""
         self._numbers = itertools.count(1)
         self._last_confirmed: dict[str, int] = {}
         """The number of the last message of each topic that was confirmed."""
         self._in_flight: dict[int, _InFlight] = {}
         self._is_again = False
-        """Whether the connection was made at once after another, and nothing has been confirmed over it."""
+        """Whether this connection was made immediately after the previous one, and nothing has been confirmed over it
+        yet."""
         self._is_closed = False
-        """Whether the last connection ended, and not our patience with it."""
+        """Whether the last connection ended by itself, rather than because a confirmation took too long."""
         self._suspects: set[str] = set()
-        """The topics of what was in flight when the last connection ended."""
+        """The topics of the messages that were in flight when the last connection ended."""
         self._broken = asyncio.Event()
         self._again = asyncio.Event()
         self._pause_s = 0.0
 
     @property
     def takes(self) -> bool:
-        """Whether the broker takes messages, as far as is known."""
+        """Whether the broker accepts messages, as far as is known."""
         return self._is_up and not self._blocked
 
     async def run(self, sink: Sink) -> None:
@@ -97,7 +98,8 @@ class Way:
             await sink.close()
 
     def _may_go_on(self) -> bool:
-        """Whether a new connection is likely to do: the last one ended, and perhaps only because it was idle."""
+        """Whether a new connection is likely to help: the last one ended by itself, perhaps only because it was
+        idle."""
         is_in_vain = self._is_again and bool(self._suspects)
         return self._is_closed and not self._pause_s and not is_in_vain
 
@@ -124,7 +126,7 @@ class Way:
         self._again.set()
 
     def stop(self) -> None:
-        """Confirmations that may take any time are waited for no more: their jobs go back."""
+        """Stop waiting for confirmations that may take any time: their jobs are returned."""
         if self._confirm_s is None:
             self.lost(Down("it stops"))
 
@@ -153,11 +155,11 @@ class Way:
             del self._in_flight[number]
 
     def lost(self, down: Down) -> None:
-        """The way is down: what is in flight will not be confirmed, and goes back."""
+        """The way is down: messages in flight will not be confirmed, and their jobs are returned."""
         self._lose(down, set())
 
     def _lose(self, down: Down, topics: set[str], *, is_closed: bool = True) -> None:
-        """The way is down. `topics`: of what was in flight, and is no longer listed there."""
+        """The way is down. `topics`: the topics of messages that were in flight, but are no longer in `_in_flight`."""
         if not self._is_up:
             return
         self._note_down(down)
@@ -170,7 +172,8 @@ class Way:
         self._broken.set()
 
     def blocked(self, reason: str) -> None:
-        """The broker takes nothing for now; empty: it does again. What is in flight may still be confirmed."""
+        """The broker accepts no messages for now; if `reason` is empty, it accepts them again. Messages in flight may
+        still be confirmed."""
         if reason and not self._blocked:
             log.warning("sink.blocked", sink=self._name, reason=reason)
         self._blocked = reason
@@ -181,7 +184,7 @@ class Way:
         if not self._is_up:
             return Down(self._reason)
         why = f"no confirmation in {self._confirm_s or self._timeout_s:g} s"
-        if self._last_confirmed.get(topic, 0) > number:  # the broker works, and does not answer for this one
+        if self._last_confirmed.get(topic, 0) > number:  # the broker works, but does not confirm this one
             return Refused(why)
         if any(last > number for last in self._last_confirmed.values()):
             return WrongDestination(why)
@@ -233,7 +236,7 @@ class Pauses:
         return topic in self._pause_s
 
     def failed(self, topic: str, reason: str) -> float:
-        """A message of a topic was not taken; returns the seconds until the next trial."""
+        """Note that a message of a topic was not accepted. Returns the seconds until the next trial."""
         if topic not in self:
             log.warning("sink.paused", sink=self._name, topic=topic, reason=reason)
             self._notices.paused(topic, reason)
@@ -242,7 +245,7 @@ class Pauses:
         return pause_s
 
     def works(self, topic: str) -> None:
-        """The destination of a topic has judged a message."""
+        """Note that the destination of a topic has accepted or refused a message."""
         if self._pause_s.pop(topic, None) is not None:
             log.info("sink.resumed", sink=self._name, topic=topic)
             self._notices.paused(topic, "")
@@ -253,8 +256,8 @@ class Pauses:
 
 
 class Trial:
-    """Sends a message of a paused topic over a connection of its own: some brokers end the connection of a message that
-    they do not take, and others hold it up."""
+    """Sends a message of a paused topic over a connection of its own: some brokers close the connection when they do
+    not accept a message, and others block it."""
 
     def __init__(self, settings: Common) -> None:
         self._settings = settings
@@ -277,7 +280,7 @@ class Trial:
             await sink.close()
 
     def stop(self) -> None:
-        """Do not wait for a confirmation."""
+        """Stop waiting for a confirmation."""
         self.lost(Down("it stops"))
 
     def lost(self, down: Down) -> None:
@@ -287,4 +290,4 @@ class Trial:
             self._deadline.reschedule(asyncio.get_running_loop().time())
 
     def blocked(self, reason: str) -> None:
-        """The broker takes nothing for now, or does again: the confirmation comes in time, or not."""
+        """Does nothing: whether the broker is blocked or not, the confirmation comes in time, or it does not."""

@@ -1,10 +1,11 @@
 """Acknowledgements: which entries a group of consumers is done with, seen by looking at the stream and its group.
 
-An entry is acknowledged if it is in the stream, was delivered, and is not pending. One that is no longer in the stream
-says nothing: whatever removed it need not have read it. So its message is sent again, unless consumers delete what they
-have acknowledged (`deletes`). Nor did a consumer acknowledge anything that was deleted with what it had pending.
+An entry is acknowledged if it is in the stream, was delivered, and is not pending. If it is no longer in the stream,
+nothing is known: whatever removed it need not have read it. So its message is sent again, unless consumers delete the
+entries that they have acknowledged (`deletes`). If a consumer was deleted together with its pending entries, those were
+not acknowledged either.
 
-Trimming takes out of a stream what every group of consumers has acknowledged, and what is beyond its length.
+Trimming removes from a stream the entries that every group of consumers has acknowledged, and those beyond its length.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _PAGE = 250  # entries that one script looks at
 
 # KEYS: the stream. ARGV: the group, 1 if consumers delete what they have acknowledged, and for each entry, in their
 # order: its id, the consumer that had it last, and the key of a body that its consumer deletes when it is done.
-# Returns for each entry what became of it: `waits` for a consumer, a consumer and for how many ms it has had it,
-# `done`, `kept` (acknowledged, with its body still there), or `gone`. Returns false if there is no such group.
+# Returns the state of each entry: `waits` (for a consumer), the consumer that has it and for how many ms, `done`,
+# `kept` (acknowledged, with its body still there), or `gone`. Returns false if there is no such group.
 _LOOK = """
 local stream, group, deletes = KEYS[1], ARGV[1], ARGV[2] == '1'
 local delivered
@@ -93,7 +94,7 @@ Place = tuple[int, int]
 
 
 def place_of(entry: bytes) -> Place:
-    """The id of an entry, to be compared."""
+    """The id of an entry, in a form that can be compared."""
     ms, _, seq = entry.partition(b"-")
     return int(ms), int(seq)
 
@@ -112,8 +113,9 @@ class _Awaited:
 
 
 class Acks:
-    """Of one group, in any streams. `timeout_s`: for so long a consumer may have an entry. `judged`: what an error of
-    Redis means. `deletes`: whether consumers delete the entries that they have acknowledged."""
+    """The acknowledgements of one group, in any streams. `timeout_s`: how long a consumer may have an entry. `judged`:
+    returns what an error of Redis means. `deletes`: whether consumers delete the entries that they have
+    acknowledged."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class Acks:
         self._awaited: dict[str, dict[Place, _Awaited]] = defaultdict(dict)
 
     async def make_group(self, stream: str) -> None:
-        """Make the group at the beginning of a stream, unless it is there. Raises JobQueueError."""
+        """Create the group at the beginning of a stream, unless it exists. Raises JobQueueError."""
         if stream in self._made:
             return
         try:
@@ -141,8 +143,9 @@ class Acks:
         self._made.add(stream)
 
     async def wait(self, stream: str, entry: bytes, body: str = "") -> None:
-        """Wait until an entry is acknowledged, and `body`, the key of its body, deleted, if it has one. Raises Refused
-        if it was not acknowledged in time, or can no longer be, WrongDestination if its stream has no such group."""
+        """Wait until an entry is acknowledged, and, if it has a body, until `body`, the key of the body, is deleted.
+        Raises Refused if the entry was not acknowledged in time, or can no longer be, WrongDestination if its stream
+        does not have the group."""
         place, done = place_of(entry), asyncio.get_running_loop().create_future()
         self._awaited[stream][place] = _Awaited(entry, body, done)
         try:
@@ -158,7 +161,8 @@ class Acks:
         return min(awaited) if awaited else None
 
     async def look(self) -> None:
-        """See what has been acknowledged, and take out what has been pending for too long. Raises Down."""
+        """Check which entries have been acknowledged, and remove those that have been pending for too long. Raises
+        Down."""
         for stream in list(self._awaited):
             awaited = [each for _, each in sorted(self._awaited.get(stream, {}).items())]
             try:
@@ -168,7 +172,7 @@ class Acks:
                 self._fail(stream, awaited, self._judged(error))
 
     def _fail(self, stream: str, awaited: list[_Awaited], error: WrongDestination | Down) -> None:
-        """A stream cannot be looked at. Raises Down."""
+        """Handle a stream that cannot be looked at. Raises Down."""
         self._made.discard(stream)
         if isinstance(error, Down):
             raise error
@@ -205,8 +209,8 @@ class Acks:
 log = structlog.get_logger()
 
 _EVERY_S = 5.0
-# KEYS: the stream. ARGV: its length, and the first entry that has to stay. Takes out a page of the oldest entries
-# beyond the length, and returns how many they were.
+# KEYS: the stream. ARGV: its maximum length, and the first entry that must stay. Removes a page of the oldest entries
+# beyond that length, and returns how many there were.
 _SHORTEN = """
 local beyond = redis.call('XLEN', KEYS[1]) - ARGV[1]
 if beyond <= 0 then return 0 end
@@ -219,10 +223,11 @@ return #page
 
 
 class Trimming:
-    """Of the streams that were written to since the last time.
+    """Trims the streams that were written to.
 
-    `acks`: those that are awaited here; what they have not seen yet stays. `maxlen`: entries, about, that a stream of
-    theirs may have. `grace_s`: for so long an acknowledged entry stays at least, as another process may await it.
+    `acks`: the acknowledgements that are awaited here; the entries that they still await stay. `maxlen`: about how many
+    entries a stream with their group may have. `grace_s`: the least time that an acknowledged entry stays, because
+    another process may await its acknowledgement.
     """
 
     def __init__(
@@ -230,11 +235,11 @@ class Trimming:
     ) -> None:
         self._redis, self._acks, self._maxlen, self._grace_s = redis, acks, maxlen, grace_s
         self._streams: set[str] = set()
-        # When it was seen which entry all groups need first, and which one the group of `acks`.
+        # By stream: when it was looked at, the first entry that any group needed, and the first that `acks` needed.
         self._seen: defaultdict[str, deque[tuple[float, Place, Place | None]]] = defaultdict(deque)
 
     def touch(self, stream: str) -> None:
-        """A stream was written to."""
+        """Note that a stream was written to."""
         self._streams.add(stream)
 
     async def run(self) -> None:
@@ -248,9 +253,9 @@ class Trimming:
                     log.warning("sink.not_trimmed", stream=stream, reason=error.message)
 
     async def trim(self, stream: str) -> None:
-        """Take out what all groups are done with, and the oldest entries beyond `maxlen` that the group of `acks` is
-        done with; nothing where there is no group. Positions of groups only rise, so that what is read in between
-        stays. Raises JobQueueError."""
+        """Remove the entries that all groups are done with, and the oldest entries beyond `maxlen` that the group of
+        `acks` is done with, or nothing if there is no group. Positions of groups only rise, so entries that are read
+        meanwhile stay. Raises JobQueueError."""
         groups: list[list[Any]] = await self._redis.ask(stream, "XINFO", "GROUPS", stream)
         if not groups:
             return
@@ -274,13 +279,13 @@ class Trimming:
         return f"{ms}-{seq}"
 
     async def _first_needed(self, stream: str, group: bytes, last: Place) -> Place:
-        """The first entry that a group has pending, or has not been given yet."""
+        """The first entry that is pending in a group, or was not delivered to it yet."""
         _, first, _, _ = await self._redis.ask(stream, "XPENDING", stream, group)
         ms, seq = last
         return min(place_of(first), (ms, seq + 1)) if first else (ms, seq + 1)
 
 
 def _name_and_last(fields: list[Any]) -> tuple[bytes, Place]:
-    """The name of a group, and the last entry that it was given."""
+    """The name of a group, and the last entry that was delivered to it."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     return named[b"name"], place_of(named[b"last-delivered-id"])

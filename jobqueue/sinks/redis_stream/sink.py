@@ -1,7 +1,7 @@
 """The sink `redis-stream`, and its settings.
 
-A message becomes an entry of a stream with our own fields, or the keys that lisa's consumers read. WAIT says how many
-replicas have it.
+A message becomes an entry of a stream with our own fields, or the keys that lisa's consumers read. WAIT reports how
+many replicas have it.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class Plain:
         return self._stream.of(message)
 
     async def append(self, redis: Redis, stream: str, message: Message) -> bytes | None:
-        """Write it; the id of its entry. Raises JobQueueError."""
+        """Write a message. Returns the id of its entry. Raises JobQueueError."""
         fields = (each for pair in message.headers.items() for each in pair)
         entry: bytes = await redis.ask(stream, "XADD", stream, *self._cut, "*", *fields, "body", message.body)
         return entry
 
     def body_of(self, message: Message) -> str:
-        """The key that a consumer deletes when it is done; empty: it only acknowledges."""
+        """The key that a consumer deletes when it is done, or empty if it only acknowledges."""
         return ""
 
     async def settled(self, redis: Redis, stream: str, entry: bytes, message: Message) -> None:
-        """It was acknowledged."""
+        """Called when the message was acknowledged."""
 
     async def gave_up(self, redis: Redis, message: Message) -> None:
-        """No consumer has acknowledged it in time; its entry is out."""
+        """Called when no consumer has acknowledged the message in time; its entry has been removed."""
 
 
-# KEYS: the stream, the body, the set of ids that were sent, that of garbage. ARGV: the id, the field, the body.
+# KEYS: the stream, the body, the sets of sent and of garbage ids. ARGV: the id, the field, the body.
 # An id that was sent and whose body is gone has been done since: nothing is sent.
 _SEND = """
 if redis.call('SISMEMBER', KEYS[3], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[2]) == 0 then
@@ -72,7 +72,8 @@ class Lisa:
         return f"stream:ready_queue:{message.topic}"
 
     async def append(self, redis: Redis, stream: str, message: Message) -> bytes | None:
-        """Write it; None: it has been done since it was last sent. Raises Poison, JobQueueError."""
+        """Write a message. Returns the id of its entry, or None if the message has been done since it was last sent.
+        Raises Poison, JobQueueError."""
         topic, job_id = message.topic, message.id
         if "|" in job_id:
             raise Poison("its id has a |, at which lisa's consumers end it")
@@ -87,12 +88,12 @@ class Lisa:
         return f"message:body:{message.topic}:{message.id}"
 
     async def settled(self, redis: Redis, stream: str, entry: bytes, message: Message) -> None:
-        """It was done: nothing is left of it."""
+        """Called when the message was done: removes everything that is left of it."""
         await redis.ask(stream, "SREM", f"set:jobqueue_sent:{message.topic}", message.id)
         await redis.ask(stream, "XDEL", stream, entry)
 
     async def gave_up(self, redis: Redis, message: Message) -> None:
-        """After the last try it is garbage."""
+        """After the last try, mark the message as garbage."""
         if message.is_last:
             stream = self.stream_of(message)
             await redis.ask(stream, "SADD", f"set:garbage_key:{message.topic}", message.id)
@@ -102,15 +103,15 @@ class Replicas:
     """Waits for replicas in rounds: one WAIT serves all entries that were appended over its connection before it."""
 
     def __init__(self, redis: Redis, number: int, timeout_s: float) -> None:
-        """`timeout_s`: for a confirmation. A round has a quarter of it: an entry may wait for the round before its own,
-        which holds up the commands behind it."""
+        """`timeout_s`: for a confirmation. A round gets a quarter of it: an entry may have to wait for the round before
+        its own, because WAIT holds up the commands after it."""
         self._redis, self._number = redis, number
         self._ms = max(1, round(timeout_s * 250))
         self._turn = asyncio.Lock()
         self._next: dict[Link, asyncio.Task[int]] = {}
 
     async def wait(self, stream: str, link: Link) -> None:
-        """Wait until enough replicas have what was appended over this connection. Raises Refused, Down."""
+        """Wait until enough replicas have everything that was appended over this connection. Raises Refused, Down."""
         if await self._redis.link_to(stream) is not link:
             raise Down("the connection was lost")  # the entry may have gone over the other one
         coming = self._next.get(link)
@@ -130,37 +131,37 @@ class Replicas:
 
 
 _LOGIN = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR ACL failure in script")
-# About one key, with the words of Redis 6 to 8 and Valkey 7 to 9, which scripts put others before.
+# Errors about one key, in the words of Redis 6 to 8 and Valkey 7 to 9; scripts put other words before them.
 _OF_A_KEY = ("WRONGTYPE", "permissions to access a key", "permissions to access one of the keys")
 _LOGIN_S = 60.0
 _FIRST_TRY_S = 1.0
 _IN_TIME = 0.9  # of `timeout_s`
 _MOST_BYTES = 512 << 20  # of a value
-_LOOKS = 20  # that another process has for seeing an acknowledgement before the entry is trimmed
+_LOOKS = 20  # how many another process has to see an acknowledgement before the entry is trimmed
 
 
 class Settings(Common, frozen=True, kw_only=True):
     url: Annotated[str, Meta(min_length=1)]
-    """As of the service: redis, rediss, redis+sentinel, redis+cluster."""
+    """Like the service's: redis, rediss, redis+sentinel, redis+cluster."""
     stream: Annotated[str, Meta(min_length=1)] = "jobqueue:{topic}"
     done: Literal["appended", "acked"] = "appended"
     """When a message is confirmed."""
     group: str = ""
-    """Whose acknowledgement counts. It is made at the beginning of a stream."""
+    """The group whose acknowledgement counts. It is created at the beginning of a stream."""
     poll_ms: Annotated[int, Meta(ge=10, le=60_000)] = 200
     ack_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
-    """An entry that a consumer had for so long is taken out."""
+    """An entry that a consumer has had for this long is removed."""
     deletes: bool = False
     """Whether consumers delete the entries that they have acknowledged; otherwise, if one is gone, its message is sent
     again."""
     maxlen: Annotated[int, Meta(ge=1)] | None = None
-    """Entries, about. Older ones are cut off: read or not with `appended`, those that the group is done with with
-    `acked`."""
+    """The approximate maximum number of entries. Older ones are removed: with `appended`, whether read or not; with
+    `acked`, only those that the group is done with."""
     replicas: Annotated[int, Meta(ge=0, le=10)] = 0
-    """How many must have an entry before it is confirmed."""
+    """How many replicas must have an entry before it is confirmed."""
     layout: Literal["plain", "lisa"] = "plain"
     clazz: str = ""
-    """Of lisa's bodies, where a job has no header `clazz`."""
+    """The `clazz` of lisa's bodies if a job has no header `clazz`."""
     templates = ("stream",)
     routed_by = "stream"
     schemes = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
@@ -184,11 +185,11 @@ class Settings(Common, frozen=True, kw_only=True):
 
 
 class Sink:
-    """A client of its own."""
+    """A sink with a Redis client of its own."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         self._settings, self._events = settings, events
-        cut = settings.maxlen if settings.done == "appended" else None  # the other ones are trimmed
+        cut = settings.maxlen if settings.done == "appended" else None  # otherwise, streams are trimmed
         self._layout = Lisa(settings.clazz) if settings.layout == "lisa" else Plain(settings.stream, cut)
         self._redis: Redis | None = None
         self._loops: list[asyncio.Task[None]] = []
@@ -201,7 +202,7 @@ class Sink:
             self._replicas = Replicas(redis, settings.replicas, settings.timeout_s) if settings.replicas else None
             grace_s = settings.timeout_s + _LOOKS * settings.poll_ms / 1000
             self._trimming = Trimming(redis, self._acks, settings.maxlen, grace_s=grace_s)
-            async with asyncio.timeout(_IN_TIME * settings.timeout_s):  # so that its reason is known
+            async with asyncio.timeout(_IN_TIME * settings.timeout_s):  # so that the reason is known
                 await self._reach(redis)
         except (ValueError, TypeError):
             raise Down("url is not a valid Redis URL") from None
@@ -212,13 +213,14 @@ class Sink:
             self._loops.append(asyncio.create_task(self._keep_looking(self._acks)))
 
     async def _reach(self, redis: Redis) -> None:
-        """Wait for an answer. Raises Down as soon as it is known why there is none: Redis's client would try on."""
+        """Wait for an answer. Raises Down as soon as it is known why there is none: the Redis client would keep
+        trying."""
         asked = asyncio.create_task(self._length(redis, self._sample(self._settings.topics[0])))
         try:
             await asyncio.wait((asked,), timeout=_FIRST_TRY_S)
             if not asked.done() and redis.trouble:
                 raise Down(redis.trouble)
-            with contextlib.suppress(WrongDestination):  # the others may go on
+            with contextlib.suppress(WrongDestination):  # other streams may work
                 await asked
         finally:
             asked.cancel()
@@ -301,7 +303,7 @@ class Sink:
         return Down(words, _LOGIN_S if words.startswith(_LOGIN) else 0.0)
 
     def _sample(self, topic: str) -> str:
-        """The stream of a topic; any one where it depends on the job."""
+        """The stream of a topic, or any stream if it depends on the job."""
         with contextlib.suppress(Poison):
             return self._layout.stream_of(Message("example", topic, "", 0.0, 1, {}, b"", is_json=True))
         return "jobqueue:example"

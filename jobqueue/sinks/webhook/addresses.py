@@ -1,9 +1,9 @@
 """The guard: which hosts, addresses and ports a callback may connect to.
 
-The producer of a job chooses its URL. Without a guard, it could have the worker call what only the worker can reach:
-databases, consoles, the metadata service of the cloud. So the worker connects to public addresses only, whatever name,
-spelling or redirect led there: the guard checks the address and the port that a socket is about to connect to. Names
-count only where the operator lists those that may be called.
+The producer of a job chooses its URL. Without a guard, a producer could make the worker call services that only the
+worker can reach: databases, consoles, the metadata service of the cloud. So the worker connects to public addresses
+only, whatever name, spelling or redirect led there: the guard checks the address and the port that a socket is about to
+connect to. Names are checked only if the operator lists those that may be called.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class NotAllowed(OSError):
 class Guard:
     """Allows ports 80 and 443 of public addresses, and all ports of addresses in `networks`.
 
-    `ports`: if any are given, only these, wherever they are. `hosts`: if any are given, only names that match one of
-    these patterns, in which `*` is any text and `?` any character.
+    `ports`: if any are given, only these ports are allowed, at all addresses. `hosts`: if any are given, only names
+    that match one of these patterns are allowed; `*` stands for any text and `?` for any character.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Resolver(AbstractResolver):
 
 
 def _meant(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for (mapped, 6to4, NAT64); else the address itself."""
+    """The IPv4 address that an IPv6 address stands for (mapped, 6to4, NAT64); otherwise the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped or address.sixtofour:
             return address.ipv4_mapped or address.sixtofour or address

@@ -25,7 +25,7 @@ _LONGEST_NAME = 64  # of an unknown field or a header that is quoted in an error
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f:.]+")  # no zone of an IPv6 address, nothing escaped
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
-# What belongs to the connection, and what only we set.
+# The headers that belong to the connection, and those that only we set.
 _NOT_THEIRS = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect")
 )
@@ -71,9 +71,10 @@ def read(body: Any) -> Callback:
 
 
 def target(text: str) -> URL:
-    """A URL that may be called, wherever it leads. ValueError with what it must be, without quoting the URL."""
+    """Parse a URL that may be called, whatever host it names. Raises a ValueError that says what the URL must be,
+    without quoting it."""
     expected = "must be an http or https URL with a host, without spaces and control characters"
-    if not text.isprintable() or " " in text or "\\" in text:  # some parsers take \ for /, others do not
+    if not text.isprintable() or " " in text or "\\" in text:  # some parsers read \ as /, others do not
         raise ValueError(expected)
     try:
         url = URL(text)
@@ -156,7 +157,7 @@ def follows(status: int, method: str) -> bool:
 
 
 def retry_after_s(text: str | None, now: float) -> float | None:
-    """The seconds that a `Retry-After` asks for, from 1 s to a day; None without a usable one."""
+    """The seconds that a `Retry-After` asks for, from 1 s to a day, or None if it is missing or unusable."""
     if text is None:
         return None
     text = text.strip()

@@ -1,10 +1,10 @@
-"""The caller: does a callback's request, follows its redirects, and returns the answer. A failure is a request that got
-no answer.
+"""The caller: sends a callback's request, follows its redirects, and returns the answer. A failure is a request that
+got no answer.
 
-A slow host must not keep others from being called: each host has slots for the requests that go to it at a time. A
-request to a host without a free slot waits a moment if few others wait; then its job goes back to the queue, with a
-delay after which its turn should have come. The delays of a host's jobs are spaced at the pace of its answers, so a
-long backlog does not go round and round.
+A slow host must not keep others from being called: each host has a number of slots for concurrent requests. A request
+to a host without a free slot waits a moment if few others are waiting; then its job is returned to the queue, with a
+delay after which its turn should have come. The delays of a host's jobs are spaced at the pace of its answers, so the
+jobs of a long backlog are not popped again and again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NoConnection(Retry):
 
 
 def failure(error: Exception) -> Retry | Bury:
-    """The outcome for the job. Its reason never shows the URL, nor which address was refused."""
+    """The outcome of an error for the job. Its reason never shows the URL, nor which address was refused."""
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, NotAllowed):
         return Bury(inner.reason)
@@ -69,7 +69,7 @@ _FAILURES: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
 
 
 _WAIT_S = 1.0
-_SOONEST_S, _LATEST_S = 1.0, 60.0  # the delay of a job that goes back
+_SOONEST_S, _LATEST_S = 1.0, 60.0  # the delay of a job that is returned
 _FIRST_GUESS_S = 0.1  # for the answer of a host that has not answered yet
 _WEIGHT = 0.3  # of the newest answer in the mean
 
@@ -93,7 +93,8 @@ class _Slots:
 
 
 class HostSlots:
-    """`per_host` slots at each host. Up to half of the `total - per_host` jobs that one host cannot occupy may wait."""
+    """`per_host` slots at each host. Of the `total - per_host` jobs that one host cannot occupy, up to half may wait
+    for slots."""
 
     def __init__(self, per_host: int, total: int) -> None:
         self._per_host = per_host
@@ -152,7 +153,7 @@ _IDLE_S = 1.0  # less than any host waits before it closes an idle connection
 
 class Caller:
     """Calls hosts that the guard allows: a callback within `timeout_s`, its connections within `connect_timeout_s`.
-    `tls`: for https; None: what the system trusts."""
+    `tls`: the context for https, or None to trust what the system trusts."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class Caller:
     async def __aenter__(self) -> Self:
         self._resolver = Resolver(self._guard)
         self._session = self._new_session(keepalive_timeout=_IDLE_S)
-        # The host may close a kept connection at that moment, and a call that must not be repeated would be lost.
+        # The host may close a kept connection just as it is used, and a call that must not be repeated would be lost.
         self._once = self._new_session(force_close=True)
         return self
 
@@ -185,7 +186,7 @@ class Caller:
                 **keeping,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,  # nobody reads it
+            auto_decompress=False,  # nobody reads the body
             trace_configs=[_kept_connections()],
             skip_auto_headers=("Content-Type",),  # aiohttp would send application/octet-stream without a body
             trust_env=False,  # no proxy, which would connect past the guard, and no .netrc
@@ -201,8 +202,9 @@ class Caller:
     async def call(self, callback: Callback, ours: Callable[[], dict[str, str]], *, once: bool) -> Answer:
         """The answer to a request, the last one after redirects. Raises Retry, Bury, Full.
 
-        `ours`: returns our own headers, as of now. `once`: for a job that cannot go back and must not be called twice.
-        It waits for a slot at the host instead of raising Full, and uses a connection of its own: nothing is repeated.
+        `ours`: returns our own headers, as of now. `once`: for a job that cannot be returned to the queue and must not
+        be called twice. It waits for a slot at the host instead of raising Full, and uses a connection of its own:
+        nothing is repeated.
         """
         url, theirs, left_s = callback.url, callback.headers, self._timeout_s
         for _ in range(_MOST_REDIRECTS + 1):
@@ -215,7 +217,7 @@ class Caller:
                 return answer
             left_s -= time.monotonic() - began
             next_url = _redirected(url, answer)
-            if next_url.origin() != url.origin():  # any of them may be a credential, whatever it is called
+            if next_url.origin() != url.origin():  # any header may be a credential, whatever it is called
                 theirs = {name: value for name, value in theirs.items() if name.lower() in _KEPT_ELSEWHERE}
             url = next_url
         raise Bury(f"redirected more than {_MOST_REDIRECTS} times")
@@ -240,7 +242,7 @@ class Caller:
             raise known if isinstance(known, Bury) else NoConnection(reason=f"no connection: {words(error)}") from None
 
     async def _reach_one(self, addresses: Sequence[str], port: int, tls: Mapping[str, Any]) -> None:
-        """Connect to the first address that answers. Raises OSError, of the last one that did not."""
+        """Connect to the first address that answers. Raises the OSError of the last one if none does."""
         within_s = self._connect_timeout_s / len(addresses)
         for place, address in enumerate(addresses, 1):
             try:
@@ -277,8 +279,9 @@ class Caller:
     async def _ask(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, once: bool
     ) -> aiohttp.ClientResponse:
-        """Send it, again at once if a kept connection broke: the host had probably just closed it. A new one counts."""
-        # Of aiohttp's time-outs only this one: name, connection and TLS together. It would round long ones up.
+        """Send a request, again at once if a kept connection broke: the host had probably just closed it. If a new
+        connection breaks, the request has failed."""
+        # Only this one of aiohttp's time-outs: for name, connection and TLS together. It would round long ones up.
         timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_timeout_s, ceil_threshold=86_400)
         session = self._once if once else self._session
         while True:
@@ -299,7 +302,7 @@ class Caller:
 
 
 def _kept_connections() -> aiohttp.TraceConfig:
-    """Marks a request, in the set that it brings, when it reuses the connection of an earlier one."""
+    """Marks a request that reuses the connection of an earlier one, in the set that is its trace context."""
 
     async def note(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
         context.trace_request_ctx.add("kept")

@@ -13,7 +13,7 @@ _LEAST, _MOST = 24, 64  # bytes of a secret
 
 
 def secrets_of(text: str) -> list[bytes]:
-    """The keys in a text of secrets separated by white space. ValueError, whose message never shows a secret."""
+    """The keys in a text of secrets separated by white space. Raises ValueError, whose message never shows a secret."""
     words = text.split()
     if not words:
         raise ValueError("it contains no secret")

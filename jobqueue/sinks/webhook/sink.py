@@ -1,4 +1,4 @@
-"""The kind `http`: posts messages to one URL, by the code of `jobqueue callbacks`."""
+"""The kind `http`: posts messages to one URL, with the code of `jobqueue callbacks`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Settings(Common, frozen=True, kw_only=True):
     """Signing secrets, the newest first, separated by spaces."""
     secret_file: str = ""
     networks: tuple[str, ...] = ()
-    """Beside public addresses, these may be called."""
+    """Networks that may be called in addition to public addresses."""
     schemes = ("http", "https")
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class Settings(Common, frozen=True, kw_only=True):
         return bool(_KEPT.fullmatch(header.lower()))
 
     def keys(self) -> list[bytes]:
-        """Those that sign. Raises ValueError."""
+        """The keys that sign messages. Raises ValueError."""
         try:
             text = read_secret(self.secret_file, "secret_file") if self.secret_file else self.secret
         except SettingsError as error:
@@ -111,5 +111,5 @@ class Sink:
 
 
 def _in_our_words(reason: str) -> str:
-    """Names the setting of a sink in place of an option of `jobqueue callbacks`."""
+    """The reason, with the setting of a sink in place of an option of `jobqueue callbacks`."""
     return re.sub("--allow-(?:network|port)", "networks", reason)

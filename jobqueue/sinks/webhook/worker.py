@@ -1,4 +1,5 @@
-"""The worker: takes jobs of its topics, does the requests that they describe, and settles them by the answers."""
+"""The worker: takes jobs of its topics, sends the requests that they describe, and settles the jobs according to the
+answers."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Options:
     topic_keys: Mapping[str, Sequence[bytes]] = field(repr=False)
     """The keys of topics that have their own; the others use `keys`."""
     access: AccessFields
-    """The files of the client: its token's, and its certificates'."""
+    """The files of the client: for its token, and for its certificates."""
 
 
 class Calls:
@@ -61,7 +62,7 @@ class Calls:
         self._keys = keys
 
     async def handle(self, job: Job) -> None:
-        """Do the request of one job. Raises Retry, Bury."""
+        """Send the request of one job. Raises Retry, Bury."""
         call = _Call(job)
         try:
             await self._call(job, call)
@@ -96,7 +97,8 @@ class Calls:
         judge(answer, callback.method, time.time())
 
     async def _paced(self, job: Job, again: Retry) -> Retry:
-        """The same retry, with a pause if neither the answer nor the job has one: else it would be popped at once."""
+        """The same retry, with a pause if neither the answer nor the job has one: otherwise the job would be popped
+        again at once."""
         if again.after is not None or job.ttr == 0:
             return again
         try:
@@ -136,7 +138,8 @@ def _log_event(name: str, fields: dict[str, Any]) -> None:
 
 
 async def work(options: Options) -> bool:
-    """Call until SIGTERM or SIGINT. Whether all calls had ended. Raises Refused, and ValueError for a bad URL."""
+    """Work until SIGTERM or SIGINT. Returns whether all calls had ended. Raises Refused, and ValueError for a bad
+    URL."""
     # Each name lookup occupies a thread, some for long; the default has too few.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(options.concurrency, "names"))
     worker = Worker(
@@ -157,7 +160,7 @@ async def work(options: Options) -> bool:
 
 
 async def _serve(worker: Worker) -> bool:
-    """Serve until a signal; a second one ends the grace."""
+    """Serve until a signal; a second one ends the grace period. Returns whether all calls had ended."""
     serving = asyncio.create_task(worker.serve())
     stopping = False
 

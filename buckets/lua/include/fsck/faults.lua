@@ -1,6 +1,6 @@
 -- include: clock indexes append place record
--- What a record requires of the indexes, and what they lack. Reads only.
--- The job of an id as far as it can be read; without one, whether something else is stored under the id.
+-- What a record requires of the indexes, and what the indexes lack. Only reads.
+-- The job of an id, as far as its record can be read; otherwise nil, and whether something else is stored under the id.
 local function inspect(id)
   local job = read_front(id)
   if not job then return nil, redis.call('EXISTS', JOB .. id) == 1 end
@@ -12,9 +12,9 @@ local function score_in(key, id)
   return type(reply) == 'string' and tonumber(reply) or nil
 end
 
--- A tombstone expires and has no body; a live job is the opposite. Where the key's expiry and the state disagree, the body
--- shows which of them is wrong. In a job that keeps its body it shows nothing; there an index entry is the sign of a live job. A
--- ready one may be in no sorted set: the doubt is in favour of its state.
+-- A tombstone expires and has no body; a live job does not expire and has one. If the key's expiry and the state disagree,
+-- the body shows which of them is wrong. If the job keeps its body, the body shows nothing; then an index entry is the sign
+-- of a live job. A ready job may be in no sorted set, so its state is believed.
 local function end_fault(job)
   local ends = redis.call('PTTL', JOB .. job.id) >= 0
   if ends == (job.state >= finished) then return nil end
@@ -41,15 +41,15 @@ local function place_fault(job, buckets)
   return at and 'misdated' or 'unindexed'
 end
 
--- The histogram's name for the due time of a pending job.
+-- The name of the histogram bin for the due time of a job; empty unless the job is delayed.
 local function bin_of(job)
   if job.state ~= delayed then return '' end
   return job.hourly and 'h' .. whole(math.floor(job.next / 3600000)) or 'm' .. whole(math.floor(job.next / 60000))
 end
 
--- Look at jobs. `mend(job, id, fault)` is called for each fault, and returns true if the job has ceased to exist. The reply:
--- now in ms; the numbers of jobs as {state bin topic, n, …}; the entries that ready jobs require as {priority:topic,
--- number:id, since, …}; faults as {id, fault, …}. Buckets from `buckets` on have no timer.
+-- Check jobs. `mend(job, id, fault)` is called for each fault, and returns true if the job no longer exists. Returns now in
+-- ms; the numbers of jobs as {state bin topic, n, …}; the entries that ready jobs require as {priority:topic, number:id,
+-- since, …}; and faults as {id, fault, …}. Buckets from number `buckets` on have no timer.
 local function survey(ids, buckets, mend)
   local numbers, wanted, found = {}, {}, {}
   for _, id in ipairs(ids) do

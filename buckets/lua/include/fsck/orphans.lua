@@ -1,5 +1,5 @@
 -- include: faults place schedules
--- The names of schedules that are not there and whose sets of occurrences are. Reads only.
+-- The names of schedules that do not exist, but whose sets of occurrences do. Only reads.
 local function forgotten(names)
   local found = {}
   for _, name in ipairs(names) do
@@ -10,8 +10,8 @@ local function forgotten(names)
   return found
 end
 
--- The entries of an index that no record confirms, and the key of the index. Reads only. `family`: b for a bucket, d for
--- dead letters; `which`: the bucket's number, or the topic. Where it is o, see `forgotten`.
+-- The entries of an index that no record confirms, and the key of the index. Only reads. `family`: b for a bucket, d for dead
+-- letters; `which`: the bucket's number, or the topic. For the family o, see `forgotten`.
 local function orphans(family, which, ids)
   if family == 'o' then return forgotten(ids) end
   local set, found = (family == 'b' and BUCKET or DEAD) .. which, {}

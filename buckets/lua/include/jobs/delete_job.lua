@@ -1,5 +1,5 @@
 -- include: moves
--- Delete a job, if there is one; returns the state it was in, or an error reply.
+-- Delete a job, if it exists; returns the state that it was in, or an error reply.
 local function delete_job(job)
   if not job then return redis.error_reply('NOT_FOUND ') end
   local word = WORDS[job.state]

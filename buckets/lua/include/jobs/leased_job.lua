@@ -1,6 +1,6 @@
 -- include: record within
--- A job that only its worker may change: reserved, and with the newest lease if a lease is given. Without such a job the
--- third value is an error reply.
+-- Read a job that only its worker may change: the job must be reserved, and `lease`, if not empty, must be its newest lease.
+-- Otherwise the third value is an error reply.
 local function read_leased(id, lease, whole)
   local job, raw = read_job(id, whole)
   if not job or not reaches(job) then return nil, nil, redis.error_reply('NOT_FOUND ') end

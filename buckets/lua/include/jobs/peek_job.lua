@@ -1,7 +1,7 @@
 -- include: record
--- The job of an id, if it is in a state of a topic, and its record without the body. Reads without a trace: an unreadable
+-- The job of an id, if it has the given state and topic, and its record without the body. Has no side effects: an unreadable
 -- record is skipped, not set aside.
--- Most jobs that a walk meets are of another topic, and recognised by the bytes of their header, which is much cheaper.
+-- Most jobs that a walk meets belong to another topic. The bytes of their headers show this, which is much cheaper.
 local function peek_job(id, state, topic)
   local raw = redis.pcall('GETRANGE', JOB .. id, '0', '127')
   if type(raw) ~= 'string' or #raw < SHORT then return nil end

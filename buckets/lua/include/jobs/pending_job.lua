@@ -1,4 +1,5 @@
--- Why a job is not one that no worker has yet, delayed or ready: an error reply; nil if it is one.
+-- Returns nil if a job is pending (delayed or ready, so that no worker has it yet), otherwise an error reply that says why
+-- not.
 local function not_pending(job)
   if not job then return redis.error_reply('NOT_FOUND ') end
   local word = WORDS[job.state]

@@ -1,5 +1,5 @@
 -- include: indexes planned_writes
--- How many delayed and ready jobs a topic has, those that are planned included.
+-- How many delayed and ready jobs a topic has, including planned ones.
 local function pending_jobs(topic)
   local counts, planned = index('HMGET', COUNTS .. topic, 'delayed', 'ready'), plan.counts[topic] or {}
   local pending = (tonumber(counts[1] or 0) or 0) + (tonumber(counts[2] or 0) or 0)

@@ -12,8 +12,8 @@ local function changed_tail(job, raw, lease_ttr, worker)
   return block and block .. string.sub(raw, job.body_at)
 end
 
--- Hand a job to a worker. Returns the record as it is now; that of a job that was delivered before with the time at which it
--- became ready again.
+-- Deliver a job to a worker. Returns the record as it is now; if the job was delivered before, the record includes the time
+-- at which the job became ready again.
 local function deliver_job(job, raw, worker)
   local lease_ttr, since = ttr or job.own_ttr or job.ttr, job.state == ready and job.next or now_ms
   local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
@@ -27,7 +27,7 @@ local function deliver_job(job, raw, worker)
   count(job.topic, 'delivered', 1)
   if job.deliveries > 1 then
     count(job.topic, 'redelivered', 1)
-    job.cause = 0  -- how the delivery before ended
+    job.cause = 0  -- how the previous delivery ended
   end
   job.ttr = lease_ttr
   if lease_ttr == 0 then

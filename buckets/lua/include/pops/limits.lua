@@ -1,9 +1,9 @@
 -- include: indexes permits
 -- argument: ttr
--- What a topic may still deliver: how many jobs (`permits`), how many of them with a lease (`places`), and whether those
--- `hold` a place, which rings the bell when it is free again. As they come: `rate`, deliveries a second, 0 for no more than the
--- burst, which was taken in another shard, or empty for any number; `burst`, see permits.lua; `concurrency`, jobs reserved at
--- a time, 0 for any number.
+-- What a topic may still deliver: how many jobs (`permits`), how many of them with a lease (`places`), and whether these jobs
+-- hold a place (`holds`), so that the bell rings when the place is free again. The other arguments are strings: `rate`,
+-- deliveries a second, or empty for any number, or 0 for at most `burst` deliveries, whose permits were taken in another
+-- shard; `burst`, see permits.lua; `concurrency`, jobs reserved at a time, or 0 for any number.
 local function limit_of(topic, rate, burst, concurrency)
   local limit = {permits = math.huge, places = math.huge, holds = concurrency ~= '0'}
   if rate == '0' then
@@ -18,8 +18,8 @@ local function limit_of(topic, rate, burst, concurrency)
   return limit
 end
 
--- Which limit a topic has reached, if any, and in how many us a pop should look again. Nobody knows when a place is free: then
--- the bell rings.
+-- Which limit a topic has reached, if any, and in how many us a pop should look again: UNKNOWN if that cannot be known, as
+-- for a place; the bell rings when a place is free.
 local UNKNOWN = 1000000
 local function reached(limit)
   if not limit then return nil end

@@ -1,5 +1,5 @@
 -- include: clock record
--- The ready job of an entry, or nil if the entry belongs to an earlier life, or the job's ttl is over (its timer buries it).
+-- The ready job of an entry, or nil if the entry is stale or the job's ttl is over (then its timer buries the job).
 local function ready_job(mark, id, raw)
   local number = string.find(mark, '^%d+$') and tonumber(mark)
   if not number then return nil end

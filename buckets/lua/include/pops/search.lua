@@ -1,11 +1,11 @@
 -- include: indexes planned_writes ready_job deliver_job
 -- argument: want room always workers
--- A pop's search of ready lists on the complete path. (The fast path of a pop is in pop.lua, and nowhere else.)
+-- A pop's search of ready lists on the complete path. (The fast path of a pop is only in pop.lua.)
 local MOST = want + 500  -- entries looked at, as in pop.lua
-local ENOUGH = room - 262144  -- room at which it stops, as in pop.lua
+local ENOUGH = room - 262144  -- room at which the search stops, as in pop.lua
 local answer, found, looked, full, large = {0, 0, -1}, 0, 0, false, false
 local met, passed, last_one = {}, {}, nil
-local allowed = {}  -- what topics may still deliver, as in limits.lua; those that are not named, any number of jobs
+local allowed = {}  -- what topics may still deliver, as in limits.lua; a topic without an entry: any number of jobs
 
 -- The worker of the next job.
 local worker, supplied, next_at = '', 0, 1
@@ -18,7 +18,7 @@ local function next_worker()
   return worker
 end
 
--- Deliver the job of an entry, if it is valid; `full` if there is no room for it.
+-- Deliver the job of an entry, if it is valid; sets `full` if there is no room for the job.
 local function process(entry, limit)
   local mark, id = string.match(entry, '^([^:]*):(.+)$')
   local raw = id and not met[id] and redis.pcall('GET', JOB .. id)
@@ -57,7 +57,7 @@ local function search_list(list, limit)
   passed[list] = at
 end
 
--- Deliver the jobs of topics, those of higher priorities first, and among equals in the order of the topics.
+-- Deliver the jobs of topics, higher priorities first, and equal priorities in the order of the topics.
 local function search(topics)
   local filled = {}
   for _, topic in ipairs(topics) do
@@ -76,7 +76,7 @@ local function search(topics)
   end
 end
 
--- Write what was found; the answer of a pop.
+-- Write the deliveries; returns the answer of a pop.
 local function end_search()
   commit(VERB_POP)
   for list, n in pairs(passed) do

@@ -1,11 +1,11 @@
-/** Running the handlers of a worker in a test: here, one job after the other, without polling or touches. */
+/** Runs the handlers of a worker in a test: in this process, one job after the other, without polling or touches. */
 import { WorkerJob } from '../job.js';
 import { Bury, Lost, Retry, outcomeOf, reasonOfDeath } from '../worker/outcome.js';
 import { partsOf } from '../worker/worker.js';
 
-const MOST_TIMES = 100; // that one job is delivered while the clock stands still
+const MOST_TIMES = 100; // deliveries of one job while the clock stands still
 
-/** Runs all that is ready in the worker's topics; gives each delivery as `{ job, outcome, state, error }`. */
+/** Runs all ready jobs in the worker's topics; returns each delivery as `{ job, outcome, state, error }`. */
 export async function drained(client, worker, raise_errors) {
   const { handlers, report } = partsOf(worker);
   const done = [];
@@ -28,18 +28,18 @@ async function delivered(client, popped, handler, report) {
   const { event, command, fields } = 'error' in thrown
     ? outcomeOf(thrown.error, job)
     : { event: 'finished', command: 'finish', fields: {} };
-  if (job.ttr === 0) return { job, outcome: event, state: 'finished', ...thrown }; // its pop finished it
+  if (job.ttr === 0) return { job, outcome: event, state: 'finished', ...thrown }; // the pop finished it
   const { id, lease } = job;
   const isLost = thrown.error instanceof Lost;
   const [answer] = isLost ? [{ success: false }] : await client.batch([{ command, id, lease, ...fields }]);
-  // The test, or the handler's own code, may have ended it meanwhile.
+  // The test, or the handler's own code, may have ended the job in the meantime.
   if (!answer.success) return { job, outcome: 'lost', state: answer.state ?? 'unknown', ...thrown };
   if (answer.state === 'dead') report.onDeath(job, reasonOfDeath(event, fields), thrown.error);
   const died = answer.state === 'dead' && event !== 'buried';
   return { job, outcome: died ? 'died' : event, state: answer.state, ...thrown };
 }
 
-/** `{ error }` if the handler threw one. */
+/** Returns `{ error }` if the handler threw an error, otherwise `{}`. */
 async function attempt(handler, job) {
   try {
     await handler(job, { signal: job.signal });

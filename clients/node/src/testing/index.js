@@ -7,8 +7,9 @@ import { TestService } from './service.js';
 export { Queue, TestService };
 
 /**
- * A queue for the tests of a file, or of the `describe` in which this is called: it is there once they begin, empty and at
- * the real time before each of them, and gone after the last. For node:test; for others, see TestService and Queue.
+ * A queue for the tests of a file, or of the `describe` in which this is called: it exists from their beginning until
+ * after the last test, and before each test it is empty and at the real time. For node:test; with other test runners,
+ * see TestService and Queue.
  * @returns {Queue}
  */
 export function useQueue() {

@@ -5,7 +5,7 @@ import { inspect, isDeepStrictEqual } from 'node:util';
 import { Client } from '../client.js';
 import { drained } from './draining.js';
 
-const NEAR_S = 1; // two times that differ by less are the same to an assert: code under test reads the real clock
+const NEAR_S = 1; // for an assert, times that differ by less are equal: code under test reads the real clock
 const UNIT_S = { seconds: 1, minutes: 60, hours: 3600, days: 86_400 };
 
 /** A queue on a test service, whose clock stands still until `advance`. */
@@ -40,7 +40,7 @@ export class Queue {
   }
 
   /**
-   * Lets time pass. Afterwards all that fell due is ready, and leases that ran out have ended.
+   * Lets time pass. Afterwards, all jobs that fell due are ready, and leases that ran out have ended.
    * @param {number|object} time seconds, or `{ seconds, minutes, hours, days }`
    */
   async advance(time) {
@@ -53,29 +53,29 @@ export class Queue {
   }
 
   /**
-   * Runs the worker's handlers, here and one after the other, until none of its topics has a ready job. Each job ends as
-   * in the worker itself. An error that a handler threw (other than Retry, Bury and Lost) is thrown once its job has
-   * ended, unless `raise_errors` is false. Gives what was done, in order: `{ job, outcome, state, error }`.
+   * Runs the worker's handlers, here and one after the other, until none of its topics has a ready job. Each job ends
+   * as in the worker itself. An error that a handler threw (other than Retry, Bury and Lost) is thrown once its job has
+   * ended, unless `raise_errors` is false. Returns what was done, in order: `{ job, outcome, state, error }`.
    */
   async drain(worker, { raise_errors = true } = {}) {
     return drained(this.client, worker, raise_errors);
   }
 
-  /** The jobs of a topic, or of all, that are delayed or ready; those due first come first. */
+  /** The delayed and ready jobs of a topic, or of all topics, in the order in which they are due. */
   async waiting(topic) {
     const jobs = [...await this.#jobs(topic, 'delayed'), ...await this.#jobs(topic, 'ready')];
     return jobs.sort((one, other) => one.delay - other.delay || one.due - other.due);
   }
 
-  /** The dead letters of a topic, or of all. */
+  /** The dead letters of a topic, or of all topics. */
   async dead(topic) {
     return this.#jobs(topic, 'dead');
   }
 
   /**
-   * Fails unless exactly one waiting job of the topic is as described; gives it.
-   * @param {{id, body, delay, at}} wanted `delay`: seconds until it is ready, by the queue's clock; `at`: when it is due,
-   *   as a Date or unix seconds; both to a second
+   * Fails unless exactly one waiting job of the topic is as described; returns this job.
+   * @param {{id, body, delay, at}} wanted `delay`: seconds until it is ready, by the queue's clock; `at`: when it is
+   *   due, as a Date or unix seconds; both within a second
    */
   async assertWaiting(topic, wanted = {}) {
     const waiting = await this.waiting(topic);
@@ -84,7 +84,7 @@ export class Queue {
     return assert.fail(`${found.length} jobs, not one, wait in ${topic} with ${inspect(wanted)}; ${listed(waiting)}`);
   }
 
-  /** Fails if any job of the topic, or of any, is delayed or ready. */
+  /** Fails if any job of the topic, or of any topic, is delayed or ready. */
   async assertNoneWaiting(topic) {
     const waiting = await this.waiting(topic);
     assert.ok(waiting.length === 0, listed(waiting));

@@ -12,13 +12,13 @@ export class TestService {
   #child = null;
   #lastLines = [];
 
-  /** Starts it. Gives its address once it listens. */
+  /** Starts the service. Returns its address once it listens. */
   async start() {
-    const { JOBQUEUE_COMMAND = 'jobqueue', ...env } = process.env; // the service would take it for a setting
+    const { JOBQUEUE_COMMAND = 'jobqueue', ...env } = process.env; // the service would mistake it for a setting
     const [program, ...flags] = JOBQUEUE_COMMAND.split(/\s+/);
     const all = [...flags, 'serve', '--test', '--log-format', 'json'];
     this.#child = spawn(program, all, { stdio: ['ignore', 'ignore', 'pipe'], env });
-    process.once('exit', this.#kill); // of a test run that ends early
+    process.once('exit', this.#kill); // if the test run ends early
     return new Promise((resolve, reject) => {
       this.#child.once('error', (cause) => reject(new Error(`there is no ${program} to run: ${HINT}`, { cause })));
       this.#child.once('close', () => reject(new Error(`the test service ended:\n${this.#lastLines.join('\n')}`)));
@@ -26,7 +26,7 @@ export class TestService {
     });
   }
 
-  /** Stops it; its data are gone. */
+  /** Stops the service; its data is gone. */
   async stop() {
     const child = this.#child;
     this.#child = null;
@@ -38,7 +38,7 @@ export class TestService {
 
   #kill = () => this.#child?.kill('SIGTERM');
 
-  /** Finds the address in its log, and reads on, so that it never has to wait for a reader. */
+  /** Finds the address in the service's log, and reads on, so that the service never has to wait for a reader. */
   #readLog(started) {
     createInterface({ input: this.#child.stderr }).on('line', (line) => {
       this.#lastLines = [...this.#lastLines.slice(1 - KEPT_LINES), line];

@@ -1,7 +1,7 @@
-/** The contact of a worker with the service: reports when it is lost and when it is back, and when to give up. */
+/** A worker's contact with the service: reports when it is lost and when it is back, and decides when to give up. */
 import { UnreachableError } from '../errors.js';
 
-const PATIENCE_MS = 60_000; // with a token that is refused: time to put it in order
+const PATIENCE_MS = 60_000; // with a token that is refused: time to correct it
 
 export class Contact {
   #report;
@@ -22,7 +22,7 @@ export class Contact {
     this.#report.serviceAnswered();
   }
 
-  /** A request failed, for now. One without an answer says nothing about the token. */
+  /** A request failed, for now. A failure without an answer says nothing about the token. */
   failed(error) {
     this.#report.serviceFailed(error);
     if (error instanceof UnreachableError) return;

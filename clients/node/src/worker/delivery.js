@@ -4,7 +4,7 @@ import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
 
-const OVER = ['deleted', 'stopping']; // after these, a late finish cannot count, or must not
+const OVER = ['deleted', 'stopping']; // after these, a late finish does not count, or must not be sent
 
 export class Delivery {
   #job;
@@ -64,7 +64,7 @@ export class Delivery {
     }
   }
 
-  /** An error that is more than the abort of the signal: someone must learn of it, even if the job is another's. */
+  /** Reports an error other than the abort of the signal: someone must see it, even if another worker has the job. */
   #afterLosing(error) {
     if (error?.name === 'AbortError' || error instanceof Bury || error instanceof Retry) return;
     this.#report.raised(this.#job, this.#ending({ reason: asReason(error), error }));
@@ -80,12 +80,12 @@ export class Delivery {
     const ending = this.#ending({ reason: fields.reason ?? null, error });
     const answer = this.#lease === null ? { success: true } : await this.#ask(command, fields);
     if (answer === undefined) return; // the worker stopped before the service answered
-    // A command that the service refuses because of a defect: the job is delivered again after its TTR, as if expired.
+    // Any other refusal is due to a defect: the job is delivered again after its TTR, as if expired.
     if (!answer.success) return this.#lose(lossOf(answer) ?? 'expired');
     this.#over(event, ending, command === 'release' && answer.state === 'dead');
   }
 
-  /** Reports the end. A job that died was not retried; that its handler failed is reported besides. */
+  /** Reports the end. For a job that died, no retry is reported, but a failure of its handler is. */
   #over(event, ending, died) {
     if (event === 'finished') return this.#report.job('finished', this.#job, { seconds: ending.seconds });
     if (event === 'buried') return this.#report.death('buried', this.#job, ending);
@@ -93,7 +93,7 @@ export class Delivery {
     if (died) this.#report.death('died', this.#job, { ...ending, reason: reasonOfDeath(event, ending) });
   }
 
-  /** The fields of the events of the end: `seconds` from the beginning until now. */
+  /** The fields of the events at the end of a delivery; `seconds` is its duration until now. */
   #ending(fields) {
     return { seconds: secondsSince(this.#begun), ...fields };
   }

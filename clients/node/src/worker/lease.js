@@ -5,15 +5,15 @@ export class Lease {
   #job;
   #outbox;
   #lose;
-  #touch_until; // in ms of performance.now(), as all times here
+  #touch_until; // in ms of performance.now(), like all times here
   #since; // when the lease began
   #failures = 0; // touches that failed since then
   #touching;
   #ending;
 
   /**
-   * @param {number} keep_alive_s seconds from now during which it is touched
-   * @param {(reason: string) => void} lose called once it is lost: deleted, stale or expired
+   * @param {number} keep_alive_s seconds from now during which the lease is touched
+   * @param {(reason: string) => void} lose called once the lease is lost: deleted, stale or expired
    */
   constructor(job, outbox, keep_alive_s, lose) {
     this.#job = job;
@@ -48,7 +48,7 @@ export class Lease {
     const now = performance.now();
     if (now >= this.#touch_until) return;
     const { id, lease, ttr } = this.#job;
-    this.#touchIn((ttr * 1000) / 3); // answered or not: a request that hangs must not hold up the next one
+    this.#touchIn((ttr * 1000) / 3); // answered or not: a request that hangs must not delay the next touch
     const answer = await this.#outbox.touch({ command: 'touch', id, lease });
     if (this.#job === null || answer === undefined || now < this.#since) return;
     if (answer.success) return this.#runsFrom(now);
@@ -58,7 +58,7 @@ export class Lease {
   }
 }
 
-/** Why the job is lost, given the refusal of a command with its lease; undefined if it is not. */
+/** Why the job is lost, given the refusal of a command with its lease; undefined if the job is not lost. */
 export function lossOf({ code, state }) {
   if (code === 'NOT_RESERVED' && state === 'finished') return 'stale'; // finished by someone else
   return { NOT_FOUND: 'deleted', STALE_LEASE: 'stale', NOT_RESERVED: 'expired' }[code];

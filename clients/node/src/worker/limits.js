@@ -1,4 +1,4 @@
-/** The limits of a worker's life: after some number of jobs, some time, or with too much memory in use, it stops. */
+/** The limits of a worker's life: it stops after some number of jobs or some time, or when it uses too much memory. */
 import { timerMs } from '../timer.js';
 
 const MEBIBYTE = 1024 * 1024;
@@ -28,7 +28,7 @@ export class Limits {
     return this.#max_jobs - this.#begun;
   }
 
-  /** Starts the time. Gives the function that stops it. */
+  /** Starts the time limit. Returns a function that ends it. */
   start() {
     if (this.#max_time_s === undefined) return () => {};
     this.#timer = setTimeout(() => this.#stop('max_time'), timerMs(this.#max_time_s * 1000));

@@ -5,8 +5,8 @@ import { inspect } from 'node:util';
 const OURS = new URL('..', import.meta.url).href; // src/
 
 /**
- * A line, as loggers take one: an object with `message`. pino and winston write its fields; a console, which would spread
- * it over several lines, its JSON.
+ * A line in the form that loggers accept: an object with `message`. pino and winston write its fields; a console, which
+ * would spread the object over several lines, writes its JSON.
  */
 class Line {
   constructor(fields) {
@@ -39,7 +39,7 @@ export class Log {
     this.#write('info', { message, ...fields });
   }
 
-  /** @param {unknown} [error] what was thrown: the line has the place where, and the fields its class and message */
+  /** @param {unknown} [error] what was thrown: the line shows where; its class and message are in the fields */
   error(message, fields, error) {
     this.#write('error', { message, ...fields, ...placeOf(error) });
   }

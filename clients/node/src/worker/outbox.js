@@ -1,12 +1,12 @@
 /**
  * The outbox: sends a worker's finish, release and bury (the ends of jobs), and its touches. One request with ends is
- * in flight at a time; later ends are queued and leave together, along with a pop for the jobs that follow. An end is
- * sent until it is answered.
+ * in flight at a time; later ends are queued and sent together, along with a pop for the next jobs. An end is sent
+ * again until it is answered.
  */
 import { UnreachableError } from '../errors.js';
 import { isForNow, pause, pauseBefore } from '../retry.js';
 
-const MOST_COMMANDS = 999; // the service's limit of a batch, less one for the pop that follows
+const MOST_COMMANDS = 999; // the service's limit for a batch, minus one for the pop that follows
 
 export class Outbox {
   #addresses;
@@ -19,8 +19,8 @@ export class Outbox {
   #closed = new AbortController();
 
   /**
-   * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside gives the pop to
-   *   send with this many ends; its `resolve` gets the answer, or the error, after the ends got theirs
+   * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside returns the pop
+   *   to send with this many ends; its `resolve` receives the answer, or the error, after the ends received theirs
    */
   constructor(addresses, contact, popBeside) {
     this.#addresses = addresses;
@@ -33,7 +33,7 @@ export class Outbox {
     return this.#open;
   }
 
-  /** The answer, or a permanent refusal (not thrown); undefined if the outbox closes first. */
+  /** Sends an end. Resolves to the answer or a permanent refusal (not thrown); undefined if the outbox closes first. */
   send(command) {
     return new Promise((resolve) => {
       if (this.#closed.signal.aborted) return resolve();
@@ -41,14 +41,14 @@ export class Outbox {
       this.#waiting.push({ command, resolve, maybe_done: false });
       if (this.#sending) return;
       this.#sending = true;
-      setImmediate(() => this.#sendAll()); // so that all that ends in this turn of the loop leaves together
+      setImmediate(() => this.#sendAll()); // so that all jobs that end in this turn of the loop are sent together
     });
   }
 
   /**
-   * Touches do not wait for the request in flight: an instance that hangs must not cost leases. They are not retried
-   * here; the lease knows for how long that helps. The answer, or the error (not thrown); undefined if the outbox
-   * closes first.
+   * Sends a touch. Touches do not wait for the request in flight: an instance that hangs must not cost leases. They are
+   * not retried here; the lease knows for how long a retry helps. Resolves to the answer or the error (not thrown), or
+   * to undefined if the outbox closes first.
    */
   touch(command) {
     return new Promise((resolve) => {
@@ -57,7 +57,7 @@ export class Outbox {
     });
   }
 
-  /** Sends nothing more, and resolves all that wait. */
+  /** Sends nothing more, and resolves all ends that wait. */
   close() {
     this.#closed.abort();
     for (const { resolve } of this.#waiting.splice(0)) resolve();
@@ -81,7 +81,7 @@ export class Outbox {
     await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
   }
 
-  /** Sends and settles a batch. What must be sent again goes back to the front; gives an error of it, or null. */
+  /** Sends and settles a batch. Ends to send again go back to the front; then returns an error of theirs, else null. */
   async #exchange(route, sent, pop) {
     const answers = await this.#answers(route, pop ? [...sent, pop] : sent);
     const again = sent.filter((each, place) => !settled(each, answers[place]));
@@ -109,7 +109,7 @@ export class Outbox {
     }
   }
 
-  /** For each its answer or its error; undefined once the outbox is closed. */
+  /** For each command its answer or its error; undefined once the outbox is closed. */
   async #answers(route, sent) {
     const { signal } = this.#closed;
     const answers = await route
@@ -121,12 +121,12 @@ export class Outbox {
   }
 }
 
-/** The first error that may be over soon, or undefined. */
+/** The first temporary error, or undefined. */
 function firstForNow(answers) {
   return answers.find((answer) => answer !== undefined && isForNow(answer));
 }
 
-/** Resolves an end; false if its answer is temporary: it must be sent again. */
+/** Resolves an end; returns false if its answer is temporary, so that the end must be sent again. */
 function settled(each, answer) {
   if (answer !== undefined && isForNow(answer)) {
     each.maybe_done ||= answer instanceof UnreachableError ? answer.maybe_done : answer.code === 'UNAVAILABLE';
@@ -137,8 +137,8 @@ function settled(each, answer) {
 }
 
 /**
- * Whether the refusal only means that an earlier attempt was executed: no worker has the job any more. A repeated
- * finish succeeds for as long as the job is remembered, so a stale one means that another worker has the job.
+ * Whether the refusal only means that an earlier attempt was executed: no worker has the job any longer. A repeated
+ * finish succeeds for as long as the service remembers the job, so a stale lease means that another worker has the job.
  */
 function wasDone({ command }, answer) {
   return answer?.status === 404 || (answer?.status === 409 && command !== 'finish');

@@ -8,8 +8,8 @@ export { Lost } from '../job.js';
 const TEN_YEARS_S = 315_360_000;
 
 /**
- * Give the job back, due in `after` seconds (0 to 315,360,000), by default after the next step of its back-off. With
- * `attempt` false, this delivery does not count as a try; otherwise it is a dead letter after its last one.
+ * Release the job, due in `after` seconds (0 to 315,360,000), by default after the next step of its back-off. With
+ * `attempt` false, this delivery does not count as a try; otherwise, the job becomes a dead letter after its last try.
  */
 export class Retry extends Error {
   constructor({ after, attempt, reason } = {}) {
@@ -32,7 +32,7 @@ export class Bury extends Error {
   }
 }
 
-/** How a job ends after its handler threw: the event of that, and the command to send with its fields. */
+/** How a job ends after its handler threw: the event to report, and the command to send with its fields. */
 export function outcomeOf(error, job) {
   if (error instanceof Bury) return { event: 'buried', command: 'bury', fields: { reason: error.reason } };
   if (error instanceof Retry) {
@@ -48,7 +48,7 @@ export function reasonOfDeath(event, { reason }) {
   return reason ?? (event === 'buried' ? null : 'the ttl ran out');
 }
 
-/** The reason of a job that dies because its handler asks for a retry on the last try. */
+/** The reason for the death of a job whose handler asks for a retry on the last try. */
 function lastTry({ attempt }, job) {
   return job.ttr > 0 && job.last_try && attempt !== false
     ? `the tries ran out: ${job.attempt} of ${job.tries}`

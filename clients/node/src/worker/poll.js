@@ -1,13 +1,13 @@
 /**
- * The pops of a worker, one at a time: a long poll, retried until it is answered and ended by `leave`, or a pop that
- * travels with the ends of jobs and does not wait.
+ * The pops of a worker, one at a time: a long poll, which is retried until it is answered and which `leave` ends, or a
+ * pop that is sent with the ends of jobs and does not wait.
  */
 import { JobQueueError } from '../errors.js';
 import { jobsOf } from '../reply.js';
 import { isForNow, pause, pauseBefore } from '../retry.js';
 
 const LEAVE_MS = 1000; // for a poll to return after its `leave`; then its connection is closed
-const MOST_JOBS = 1000; // the service's limit of a pop
+const MOST_JOBS = 1000; // the service's limit for a pop
 
 export class Poll {
   #addresses;
@@ -17,7 +17,7 @@ export class Poll {
   #topics;
   #begin;
   #turn = 0; // the index of the topic that comes first
-  #inFlight = false; // for a pop of either kind, and for a poll that pauses before a retry
+  #inFlight = false; // true during a pop of either kind, and while a poll pauses before a retry
   #waiting = false;
   #left = new AbortController();
   #cut = new AbortController();
@@ -41,8 +41,8 @@ export class Poll {
   }
 
   /**
-   * Waits for up to `count` jobs, for `wait` seconds or until it has left.
-   * @throws {RefusedError} that no retry can help
+   * Waits for up to `count` jobs, for `wait` seconds or until leave() is called.
+   * @throws {RefusedError} if no retry can help
    */
   async take(count) {
     this.#inFlight = true;
@@ -55,8 +55,8 @@ export class Poll {
 
   /**
    * A pop to send with the ends of jobs, and the function for its answer; null if there is no room, a pop is in
-   * flight, or it has left.
-   * An error is ignored: there is room then, and the next poll will report it.
+   * flight, or leave() was called.
+   * An error in its answer is ignored: there is still room, and the next poll will report the error.
    */
   beside(count) {
     if (count < 1 || this.#inFlight || this.#left.signal.aborted) return null;
@@ -92,7 +92,7 @@ export class Poll {
     await pause(pauseBefore(asked, error), this.#left.signal).catch(() => {});
   }
 
-  /** Ends the waiting poll, and sends no other. */
+  /** Ends the waiting poll, and sends no more. */
   leave() {
     this.#left.abort();
     if (!this.#waiting) return;
@@ -100,7 +100,7 @@ export class Poll {
     this.#sendLeave().catch(() => {});
   }
 
-  /** To any address: it reaches every instance. */
+  /** Sends `leave` to any one address, from which it reaches every instance. */
   async #sendLeave() {
     const route = this.#addresses.route();
     for (;;) {

@@ -45,7 +45,7 @@ export class Report {
     this.#event(`job.${event}`, named(job, fields));
   }
 
-  /** A handler raised an error: logged and given to the hook now; the event follows when the service has its end. */
+  /** A handler threw an error: logged and passed to the hook now; the event follows once the service has the end. */
   raised(job, { error, ...fields }) {
     this.#log.error('job.failed', named(job, fields), error);
     this.onError(error, job);
@@ -110,7 +110,7 @@ function named({ topic, id, attempt }, fields) {
   return { topic, id, attempt, ...fields };
 }
 
-/** Seconds since a performance.now(), to the millisecond. */
+/** Seconds since a time of performance.now(), to the millisecond. */
 export function secondsSince(then) {
   return Math.round(performance.now() - then) / 1000;
 }

@@ -1,4 +1,4 @@
-/** The worker: pops jobs of its topics, runs their handlers, and stops in order. */
+/** The worker: pops jobs of its topics, runs their handlers, and stops gracefully. */
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { inspect } from 'node:util';
@@ -14,9 +14,9 @@ import { Report } from './report.js';
 import { timerMs } from '../timer.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'];
-const LAST_WORDS_MS = 1000; // after the grace period: for handlers that heed their signal, and for the releases
+const LAST_WORDS_MS = 1000; // after the grace period: for handlers that react to their signal, and for the releases
 
-/** For the test kit: the handler of each topic of a worker, with the middlewares around it; and its report. */
+/** For the test kit: the handler of each topic of a worker, with the middlewares around it; and the worker's report. */
 export let partsOf;
 
 /** `new Worker(url, options)`, then `job(topic, handler)` for each topic, then `await run()`, once. */
@@ -82,8 +82,8 @@ export class Worker {
   /**
    * Works until stop(), SIGTERM, SIGINT, or a limit.
    * @returns {Promise<boolean>} whether all jobs ended within the grace period
-   * @throws {RefusedError} that no retry can help: an invalid topic name, a topic that the token may not pop, or a token
-   *   that was refused for a minute
+   * @throws {RefusedError} if no retry can help: for an invalid topic name, a topic that the token may not pop, or a
+   *   token that was refused for a minute
    */
   async run() {
     const { name, poll_s } = this.#options;
@@ -103,12 +103,12 @@ export class Worker {
     return clean;
   }
 
-  /** Starts no new job; running handlers may finish, for `grace_s`. */
+  /** Starts no new job; running handlers have `grace_s` seconds to finish. */
   stop() {
     this.#stop('stop');
   }
 
-  /** Stops in order, with an error, which says why. */
+  /** Stops gracefully because of an error, which run() throws. */
   #fail(error) {
     this.#failure ??= error;
     this.#stop();
@@ -122,7 +122,7 @@ export class Worker {
     this.#changed();
   }
 
-  /** Installs signal handlers and the heartbeat, whose timer keeps the process alive. Gives the function to undo it. */
+  /** Installs signal handlers and the heartbeat, whose timer keeps the process alive. Returns a function to undo it. */
   #attach() {
     let signals = 0;
     const signalled = () => (++signals === 1 ? this.#stop('signal') : this.#endGrace());
@@ -138,7 +138,7 @@ export class Worker {
     };
   }
 
-  /** Takes as many jobs as can start, until stopped. */
+  /** Pops as many jobs as can start, until stopped. */
   async #work() {
     while (this.#stopped_at === null) {
       const free = this.#room();
@@ -158,7 +158,7 @@ export class Worker {
       const delivery = new Delivery(job, this.#outbox, this.#report);
       this.#running.add(delivery);
       this.#limits.jobBegan();
-      // A job with ttr 0 cannot be given back: it is run even now.
+      // A job with ttr 0 cannot be released: it is run even now.
       const end = this.#stopped_at !== null && job.ttr > 0
         ? delivery.giveBack()
         : delivery.run(this.#limitedHandlerOf(job.topic), this.#options.keep_alive_s);
@@ -175,7 +175,7 @@ export class Worker {
     return this.#middlewares.reduceRight(around, this.#handlers.get(topic));
   }
 
-  /** The same, after which the limits are checked, before the end of the job brings the next one. */
+  /** The same, followed by a check of the limits, before the job's end brings the next job. */
   #limitedHandlerOf(topic) {
     const handler = this.#handlerOf(topic);
     return async (job, context) => {
@@ -187,7 +187,7 @@ export class Worker {
     };
   }
 
-  /** Waits for the running handlers; whether all of them ended within the grace period. */
+  /** Waits for the running handlers; resolves to true if all of them ended within the grace period. */
   async #end() {
     const left_ms = this.#stopped_at + this.#options.grace_s * 1000 - performance.now();
     const grace = setTimeout(() => this.#endGrace(), timerMs(left_ms));
@@ -200,7 +200,7 @@ export class Worker {
     return clean;
   }
 
-  /** Releases the jobs that are still running, and lets handlers end that heed their signal. */
+  /** Releases the jobs that are still running, and lets handlers that react to their signal end. */
   async #giveUp() {
     let late = false;
     const last = setTimeout(() => {
@@ -225,8 +225,8 @@ export class Worker {
 }
 
 /**
- * A handler inside a middleware. If that forgets to await next(), the handler is awaited here, and its error is that of
- * the job: the job would be finished before it is done.
+ * A handler inside a middleware. If the middleware forgets to await next(), the handler is awaited here, and its error
+ * counts as the job's: otherwise the job would be finished before its work is done.
  */
 function around(inner, middleware) {
   return async (job, context) => {

@@ -4,13 +4,13 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `FORBIDDEN`: the token lacks a right, or does not reach the topic. */
+/** `FORBIDDEN`: the token lacks a right, or may not access the topic. */
 final class ForbiddenException extends RefusedException
 {
-    /** The right that was asked for; null if that is not the reason. */
+    /** The missing right, or null if that is not the reason. */
     public readonly ?string $right;
 
-    /** The topic that was asked for; null if there is none. */
+    /** The topic that the token may not access, or null if that is not the reason. */
     public readonly ?string $topic;
 
     public function __construct(array $answer, string $subject = '', ?int $status = null, ?float $retry_after = null)

@@ -41,7 +41,7 @@ class RefusedException extends JobQueueException
     }
 
     /**
-     * The exception for an answer, of the class that its code has.
+     * Creates the exception for an answer, of the class for its code.
      *
      * @param array<string, mixed> $answer
      */

@@ -9,7 +9,7 @@ final class UnreachableException extends JobQueueException
 {
     /**
      * @param bool $maybe_done whether the service may have executed the command nevertheless
-     * @param int|null $status the HTTP status of a proxy's page; null: no response arrived
+     * @param int|null $status the HTTP status of a proxy's page; null if no response arrived
      */
     public function __construct(
         string $message,
@@ -20,7 +20,7 @@ final class UnreachableException extends JobQueueException
         parent::__construct($message, $retry_after);
     }
 
-    /** The same error: of a command, and perhaps of one that an earlier attempt executed. */
+    /** The same error, for a command; $maybe_done: true if an earlier attempt may have been executed. */
     public function of(string $subject, bool $maybe_done = false): self
     {
         $maybe_done = $maybe_done || $this->maybe_done;

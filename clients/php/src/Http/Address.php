@@ -7,13 +7,13 @@ namespace JobQueue\Client\Http;
 use JobQueue\Client\Clock;
 
 /**
- * One address of the service, and whether it is left out. A clone has a connection of its own.
+ * One address of the service, and whether it is skipped. A clone has a connection of its own.
  *
  * @internal
  */
 final class Address
 {
-    /** Seconds for which it is left out after a failure, doubled with each failure in a row. */
+    /** Seconds for which the address is skipped after a failure, doubled with each failure in a row. */
     private const OUT_S = 5.0;
     private const LONGEST_OUT_S = 60.0;
 
@@ -34,7 +34,7 @@ final class Address
         return $this->transport;
     }
 
-    /** Seconds for which it is left out from now on; 0: it is not. */
+    /** For how many more seconds the address is skipped; 0 if it is not. */
     public function outFor(): float
     {
         return max(0.0, $this->outUntil - Clock::now());

@@ -13,7 +13,7 @@ use InvalidArgumentException;
  */
 final class Certificates
 {
-    /** The name of each option to curl, and what its file must hold. */
+    /** For each option, its name in curl and what its file must hold. */
     private const FILES = [
         'ca_file' => [CURLOPT_CAINFO, 'CERTIFICATE'],
         'cert_file' => [CURLOPT_SSLCERT, 'CERTIFICATE'],
@@ -47,7 +47,7 @@ final class Certificates
             self::check('cert_file', $files['cert_file'], self::FILES['key_file'][1]);
         }
         if (isset($files['ca_file'])) {
-            $options[CURLOPT_CAPATH] = '/dev/null'; // no authorities of the system beside those of the file
+            $options[CURLOPT_CAPATH] = '/dev/null'; // no authorities of the system in addition to those of the file
         }
         $this->options = $options;
     }

@@ -50,7 +50,7 @@ final class Exchange
     /**
      * @param list<array<string, mixed>> $commands
      * @param (Closure(): bool)|null $giveUp as in Transport::post
-     * @return list<array<string, mixed>|RefusedException>|null each one's answer or refusal; null: given up
+     * @return list<array<string, mixed>|RefusedException>|null each one's answer or refusal; null if given up
      * @throws JobQueueException if the request failed as a whole
      */
     public function all(array $commands, Route $route, ?Closure $giveUp = null): ?array
@@ -64,7 +64,7 @@ final class Exchange
     }
 
     /**
-     * A request to an address, and what its end says about that: whether it is left out from now on.
+     * Sends a request to an address, and notes from the result whether to skip the address from now on.
      *
      * @template Answer
      * @param Closure(Address): Answer $ask
@@ -182,7 +182,7 @@ final class Exchange
     /**
      * @param array<string, mixed> $answer
      * @param array<string, mixed> $command
-     * @param Response|null $response null: the answer is a member of a batch
+     * @param Response|null $response null if the answer is a member of a batch
      * @return array<string, mixed>|RefusedException
      */
     private static function judged(array $answer, array $command, ?Response $response = null): array|RefusedException
@@ -193,7 +193,7 @@ final class Exchange
     }
 
     /**
-     * The error for a reply of something else: a proxy whose service is down, or a wrong URL.
+     * The error for a reply that is not from a job queue: a proxy whose service is down, or a wrong URL.
      *
      * @param array<string, mixed> $command
      */

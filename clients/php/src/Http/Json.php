@@ -11,7 +11,7 @@ namespace JobQueue\Client\Http;
  */
 final class Json
 {
-    /** The service accepts less than 1,000 levels; PHP's default is 512. */
+    /** The service accepts fewer than 1,000 levels; PHP's default is 512. */
     private const DEPTH = 1024;
 
     /** @throws \JsonException for a value that JSON cannot represent: NaN, a string that is not UTF-8, a resource */
@@ -25,7 +25,7 @@ final class Json
     /**
      * Integers beyond PHP's int become strings.
      *
-     * @param bool $objects JSON objects as stdClass; otherwise as associative arrays, where `{}` and `[]` are the same
+     * @param bool $objects true: objects become stdClass; false: associative arrays, where `{}` and `[]` are the same
      * @throws \JsonException
      */
     public static function decode(string $text, bool $objects): mixed

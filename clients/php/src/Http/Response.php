@@ -11,7 +11,7 @@ namespace JobQueue\Client\Http;
  */
 final class Response
 {
-    /** @param float|null $retry_after seconds of the header Retry-After, if it was sent */
+    /** @param float|null $retry_after the seconds in the header Retry-After, or null if it was not sent */
     public function __construct(
         public readonly int $status,
         public readonly string $body,

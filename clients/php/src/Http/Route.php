@@ -8,14 +8,14 @@ use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Retries;
 
 /**
- * The addresses of one request and its retries: each attempt goes to one that is not left out, and rather to one that
- * has not failed this request yet.
+ * The addresses of one request and its retries: each attempt goes to an address that is not skipped, preferably one
+ * that has not failed this request yet.
  *
  * @internal
  */
 final class Route
 {
-    /** @var array<int, int> by place: the number of the last attempt there */
+    /** @var array<int, int> the number of the last attempt at each address, by its place */
     private array $tried = [];
     private int $attempts = 0;
     private ?Address $last = null;
@@ -44,7 +44,7 @@ final class Route
         $this->last?->failed();
     }
 
-    /** Whether the next attempt needs no pause: the address was at fault, and another one was not tried yet. */
+    /** Whether the next attempt needs no pause, as the address was at fault and another one has not been tried yet. */
     public function hasAnother(JobQueueException $error): bool
     {
         return Retries::isAway($error) && count($this->tried) < count($this->all);

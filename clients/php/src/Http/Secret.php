@@ -7,7 +7,7 @@ namespace JobQueue\Client\Http;
 use WeakMap;
 
 /**
- * A value that var_dump, print_r, var_export, json_encode and loggers do not show: it is kept beside the object.
+ * A value that var_dump, print_r, var_export, json_encode and loggers do not show: it is kept outside the object.
  *
  * @internal
  *

@@ -5,13 +5,13 @@ declare(strict_types=1);
 namespace JobQueue\Client\Http;
 
 /**
- * What a command is about, to begin an error's message with: `delete ord-7: `.
+ * What a command is about, as the beginning of an error's message: `delete ord-7: `.
  *
  * @internal
  */
 final class Subject
 {
-    /** @param array<string, mixed> $command one without a job, schedule or topic has no subject, nor has a whole batch: [] */
+    /** @param array<string, mixed> $command without a job, schedule or topic it has no subject; [] for a batch */
     public static function of(array $command): string
     {
         $topics = $command['topics'] ?? null;

@@ -7,7 +7,7 @@ namespace JobQueue\Client\Http;
 use CurlHandle;
 
 /**
- * What went wrong with TLS, in words: a certificate, or a URL whose scheme is not that of the port.
+ * Says what went wrong with TLS: a certificate, or a URL whose scheme does not match the port.
  *
  * @internal
  */
@@ -15,13 +15,13 @@ final class Tls
 {
     public const SPEAKS = 'this port speaks TLS: use https://';
 
-    /** By OpenSSL: the certificate, or one that it was issued by, is signed by itself or by an unknown authority. */
+    /** OpenSSL's codes: the certificate, or one of its issuers, is self-signed or signed by an unknown authority. */
     private const UNTRUSTED = [2, 18, 19, 20, 21];
 
-    /** What OpenSSL says of bytes that are not TLS. */
+    /** What OpenSSL says about bytes that are not TLS. */
     private const NOT_TLS = '/wrong version number|record layer failure|packet length too long|http request/i';
 
-    /** Why a request of curl failed, by its error. */
+    /** Why a curl request failed, given its error. */
     public static function words(CurlHandle $easy, int $error): string
     {
         $message = curl_error($easy);
@@ -36,7 +36,7 @@ final class Tls
     }
 
     /**
-     * Return true if what listens at an http URL speaks TLS: it closes a plain connection without a word.
+     * Return true if the server at an http URL speaks TLS: such a server closes a plain connection without an answer.
      *
      * @param Secret<string> $url
      */
@@ -52,7 +52,7 @@ final class Tls
             CURLOPT_SSL_VERIFYPEER => false, // nothing is sent
             CURLOPT_SSL_VERIFYHOST => 0,
         ]);
-        // An alert: such as that a certificate is wanted.
+        // A TLS alert, such as one that asks for a certificate, also proves TLS.
         return curl_exec($easy) !== false || preg_match('/\balert\b/i', curl_error($easy)) === 1;
     }
 }

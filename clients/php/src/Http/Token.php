@@ -7,7 +7,7 @@ namespace JobQueue\Client\Http;
 use InvalidArgumentException;
 
 /**
- * The token that a client shows: where it comes from, its form, and its replacement in a file.
+ * The token that a client sends: where it comes from, its form, and its replacement in a file.
  *
  * @internal
  */
@@ -21,10 +21,10 @@ final class Token
     private Secret $text;
 
     /**
-     * The one in the option `token`, in the file `token_file`, or in JOBQUEUE_TOKEN.
+     * Reads the token from the option `token`, the file `token_file`, or JOBQUEUE_TOKEN.
      *
-     * @param bool $isTaken the address or the headers have credentials of their own: the environment's are not used
-     * @throws InvalidArgumentException for one that cannot be valid, or a file that cannot be read; it never shows it
+     * @param bool $isTaken true if the address or the headers have credentials: then JOBQUEUE_TOKEN is not used
+     * @throws InvalidArgumentException for a token that cannot be valid, or an unreadable file; never shows the token
      */
     public function __construct(#[\SensitiveParameter] ?string $token, private readonly ?string $file, bool $isTaken)
     {
@@ -43,7 +43,7 @@ final class Token
     }
 
     /**
-     * The token; null: none is sent.
+     * The token, or null if none is sent.
      *
      * @return Secret<string|null>
      */
@@ -53,10 +53,10 @@ final class Token
     }
 
     /**
-     * Whether there is another token than the one shown in a request that was refused: the file is read again. A file
-     * that is missing, or only half written, changes nothing.
+     * Whether the token now differs from the one sent in a request that was refused; reads the file again. A file that
+     * is missing, or only half written, changes nothing.
      *
-     * @param Secret<string|null> $refused what that request has shown
+     * @param Secret<string|null> $refused the token that the request sent
      */
     public function isReplaced(Secret $refused): bool
     {
@@ -81,7 +81,7 @@ final class Token
     }
 
     /**
-     * One that begins as the service's do must have their form and its checksum.
+     * A token that begins like the service's tokens must have their form and a correct checksum.
      *
      * @return Secret<string>
      */
@@ -102,7 +102,7 @@ final class Token
         $sum = crc32(substr($text, 0, -self::CHECKSUM_LENGTH));
         $digits = '';
         for ($place = 0; $place < self::CHECKSUM_LENGTH; $place++) {
-            $digits = self::DIGITS[$sum % 62] . $digits; // the most significant one comes first
+            $digits = self::DIGITS[$sum % 62] . $digits; // the most significant digit comes first
             $sum = intdiv($sum, 62);
         }
         return $digits === substr($text, -self::CHECKSUM_LENGTH);

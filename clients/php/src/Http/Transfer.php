@@ -7,7 +7,7 @@ namespace JobQueue\Client\Http;
 use CurlHandle;
 
 /**
- * One request in flight: gives curl its body in pieces, and reads the response headers.
+ * One request in flight: passes its body to curl in pieces, and reads the response headers.
  *
  * It has no reference to the curl handle: a handle that its own callbacks refer to stays open, with its sockets, until
  * PHP collects cycles.
@@ -18,7 +18,7 @@ final class Transfer
 {
     private int $sent = 0;
 
-    /** Seconds of the header Retry-After, if it was sent. */
+    /** The seconds in the header Retry-After, or null if it was not sent. */
     public ?float $retry_after = null;
 
     public function __construct(private readonly string $body)
@@ -41,7 +41,7 @@ final class Transfer
         return strlen($line);
     }
 
-    /** Whether curl has taken the whole body; until then, the service cannot have received the request. */
+    /** Whether curl has read the whole body; until then, the service cannot have received the request. */
     public function isSent(): bool
     {
         return $this->sent === strlen($this->body);

@@ -20,7 +20,7 @@ use JobQueue\Client\Exception\UnreachableException;
  */
 final class Transport
 {
-    /** Seconds between checks whether to give up; a signal just before a wait is seen only after it. */
+    /** Seconds between checks whether to give up; a signal just before a wait is noticed only after the wait. */
     private const WAIT_S = 0.2;
 
     /** Seconds after which an idle connection is not reused: a middlebox may have dropped it. */
@@ -45,7 +45,7 @@ final class Transport
     private bool $isKnown = false;
 
     /**
-     * @param Secret<string> $url which may have a password
+     * @param Secret<string> $url may contain a password
      * @param Secret<array<string, string>> $headers sent with each request
      */
     public function __construct(
@@ -64,11 +64,11 @@ final class Transport
     }
 
     /**
-     * Sends a request. If the token is refused, and its file has another one by now, it is sent again with that.
+     * Sends a request; if the token is refused, and its file now holds another one, sends it again with the new token.
      *
      * @param float $wait_s seconds for which the service may wait before it answers
-     * @param (Closure(): bool)|null $giveUp is called repeatedly; once it gives true, the connection is closed
-     * @return Response|null null: given up
+     * @param (Closure(): bool)|null $giveUp is called repeatedly; once it returns true, the connection is closed
+     * @return Response|null null if given up
      * @throws UnreachableException
      */
     public function post(string $body, float $wait_s = 0.0, ?Closure $giveUp = null): ?Response

@@ -7,7 +7,7 @@ namespace JobQueue\Client\Laravel;
 use Illuminate\Queue\Connectors\ConnectorInterface;
 use JobQueue\Client\Client;
 
-/** Makes a queue of what config/queue.php says about a connection. */
+/** Creates a queue from what config/queue.php says about a connection. */
 final class Connector implements ConnectorInterface
 {
     /** The options of the client that a connection may have. */
@@ -23,7 +23,7 @@ final class Connector implements ConnectorInterface
         $retryAfter = (float) ($config['retry_after'] ?? 90);
         return new Queue(
             new Client(...$options),
-            // A worker has until the end of the lease to say how a job ended.
+            // A worker has until the end of the lease to report how a job ended.
             new Client(...['retry_for_s' => $retryAfter] + $options),
             $config['queue'] ?? 'default',
             $retryAfter,

@@ -8,14 +8,14 @@ use Illuminate\Contracts\Queue\Queue as QueueContract;
 use JobQueue\Client\Client;
 
 /**
- * A queue of Laravel: its name is a topic of the service.
+ * A Laravel queue: its name is a topic of the service.
  *
- * Laravel's worker counts the tries of a job, so that its jobs have no limit of tries in the service.
+ * Laravel's worker counts the tries of a job, so its jobs have no limit of tries in the service.
  */
 final class Queue extends \Illuminate\Queue\Queue implements QueueContract
 {
     /**
-     * @param Client $ends for the ends of jobs
+     * @param Client $ends the client that sends the ends of jobs
      * @param float $retryAfter seconds: the TTR of the jobs
      * @param float $blockFor seconds for which a pop waits for a job
      */
@@ -79,9 +79,9 @@ final class Queue extends \Illuminate\Queue\Queue implements QueueContract
      */
     public function pushRaw($payload, $queue = null, array $options = []): string
     {
-        // An id makes the add safe to repeat. It is not the payload's, which a failed job keeps when it is retried.
+        // An id makes the add safe to repeat. It is not the payload's id, which a failed job keeps when it is retried.
         $id = $this->topic($queue) . ':' . bin2hex(random_bytes(10));
-        $delay = max(0, $options['delay'] ?? 0); // as Laravel: what was due earlier is due now
+        $delay = max(0, $options['delay'] ?? 0); // as in Laravel, a job that was due earlier is due now
         $this->client->add($this->topic($queue), $payload, $delay, $id, ttr: $this->retryAfter, tries: 0);
         return $id;
     }

@@ -31,14 +31,14 @@ final class ReservedJob extends \Illuminate\Queue\Jobs\Job implements JobContrac
         $this->queue = $queue;
     }
 
-    /** The job is done, or failed for good: Laravel keeps its failed jobs itself. */
+    /** The job is done, or failed for good: Laravel stores its failed jobs itself. */
     public function delete(): void
     {
         parent::delete();
         $this->unlessLost(fn () => $this->client->finish($this->job));
     }
 
-    /** @param int $delay seconds; below 0 as 0 */
+    /** @param int $delay seconds; below 0 counts as 0 */
     public function release($delay = 0): void
     {
         parent::release($delay);
@@ -60,7 +60,7 @@ final class ReservedJob extends \Illuminate\Queue\Jobs\Job implements JobContrac
         return $this->job->body;
     }
 
-    /** A job whose lease is over belongs to another worker, or to none: its end is not this worker's affair. */
+    /** Sends an end, which is ignored if the lease is over: then the job belongs to another worker, or to none. */
     private function unlessLost(\Closure $end): void
     {
         try {

@@ -6,7 +6,7 @@ namespace JobQueue\Client\Laravel;
 
 use Illuminate\Queue\QueueManager;
 
-/** Makes the driver `jobqueue` known to Laravel's queues. With Composer, Laravel finds it by itself. */
+/** Makes the driver `jobqueue` known to Laravel's queues. With Composer, Laravel finds this class by itself. */
 final class ServiceProvider extends \Illuminate\Support\ServiceProvider
 {
     public function register(): void

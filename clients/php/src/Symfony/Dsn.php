@@ -20,7 +20,7 @@ final class Dsn
         'headers' => 0, 'token' => 0, 'token_file' => 0, 'ca_file' => 0, 'cert_file' => 0, 'key_file' => 0,
     ];
 
-    /** @var list<string> of the instances of the service */
+    /** @var list<string> the addresses of the service's instances */
     public readonly array $urls;
     public readonly string $topic;
     /** Seconds until a message whose worker died is delivered again. */
@@ -31,7 +31,7 @@ final class Dsn
     public readonly Secret $client;
 
     /**
-     * @param array<string, mixed> $options of the transport; those of the DSN come first
+     * @param array<string, mixed> $options of the transport; options in the DSN take precedence
      * @throws InvalidArgumentException
      */
     public function __construct(#[\SensitiveParameter] string $dsn, #[\SensitiveParameter] array $options)

@@ -7,7 +7,7 @@ namespace JobQueue\Client\Symfony;
 use JobQueue\Client\Job;
 use Symfony\Component\Messenger\Stamp\NonSendableStampInterface;
 
-/** The job that a received message is. */
+/** The job of a received message. */
 final class ReservedStamp implements NonSendableStampInterface
 {
     public function __construct(public readonly Job $job)

@@ -24,12 +24,13 @@ use Symfony\Component\Messenger\Transport\TransportInterface;
 /**
  * A transport of Symfony Messenger: its messages are jobs of one topic.
  *
- * Messenger counts the tries of a message, and sends a copy for each: its jobs have no limit of tries in the service.
+ * Messenger counts the tries of a message, and sends a copy for each try, so its jobs have no limit of tries in the
+ * service.
  */
 class Transport implements TransportInterface, MessageCountAwareInterface
 {
     /**
-     * @param Client $ends for the ends of messages
+     * @param Client $ends the client that sends the ends of messages
      * @param float $ttr seconds until a message whose worker died is delivered again
      * @param float $wait seconds for which get() waits for a message
      */
@@ -69,13 +70,13 @@ class Transport implements TransportInterface, MessageCountAwareInterface
         self::unlessLost(fn () => $this->ends->finish(self::job($envelope)));
     }
 
-    /** Messenger rejects a message that failed once it has sent the copy to retry, or to keep as failed. */
+    /** Messenger rejects a failed message after it has sent a copy, to be retried or kept as failed. */
     public function reject(Envelope $envelope): void
     {
         $this->ack($envelope);
     }
 
-    /** Renews the lease: for its TTR, or for longer. */
+    /** Renews the lease: for its TTR, or for $seconds if that is longer. */
     public function keepalive(Envelope $envelope, ?int $seconds = null): void
     {
         $job = self::job($envelope);
@@ -88,7 +89,7 @@ class Transport implements TransportInterface, MessageCountAwareInterface
         return $counts['delayed'] + $counts['ready'];
     }
 
-    /** @throws MessageDecodingFailedException the job is a dead letter then: no retry can help, and nothing is lost */
+    /** @throws MessageDecodingFailedException after burying the job: no retry can help, and nothing is lost */
     private function decoded(Job $job): Envelope
     {
         try {
@@ -106,7 +107,7 @@ class Transport implements TransportInterface, MessageCountAwareInterface
             ?? throw new LogicException('the message was not received from this transport');
     }
 
-    /** A message whose lease is over belongs to another worker: its end is not this worker's affair. */
+    /** Sends an end, which is ignored if the lease is over: then the message belongs to another worker. */
     private static function unlessLost(Closure $end): void
     {
         self::told(static function () use ($end): void {

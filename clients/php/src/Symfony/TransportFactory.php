@@ -9,7 +9,7 @@ use Symfony\Component\Messenger\Transport\Receiver\KeepaliveReceiverInterface;
 use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 use Symfony\Component\Messenger\Transport\TransportFactoryInterface;
 
-/** Makes the transport of a DSN such as `jobqueue://localhost:8000/topic`. */
+/** Creates the transport for a DSN such as `jobqueue://localhost:8000/topic`. */
 final class TransportFactory implements TransportFactoryInterface
 {
     /** @param array<string, mixed> $options */
@@ -20,7 +20,7 @@ final class TransportFactory implements TransportFactoryInterface
     ): Transport {
         $dsn = new Dsn($dsn, $options);
         $client = new Client(...$dsn->client->value(), urls: $dsn->urls);
-        // A worker has until the end of the lease to say how a message ended.
+        // A worker has until the end of the lease to report how a message ended.
         $ends = new Client(...['retry_for_s' => $dsn->ttr] + $dsn->client->value(), urls: $dsn->urls);
         $class = interface_exists(KeepaliveReceiverInterface::class) ? KeptAliveTransport::class : Transport::class;
         return new $class($client, $ends, $serializer, $dsn->topic, $dsn->ttr, $dsn->wait);

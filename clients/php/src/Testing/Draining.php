@@ -14,7 +14,7 @@ use JobQueue\Client\Worker\Outcome;
 use PHPUnit\Framework\Assert;
 
 /**
- * One run over all that is ready in a worker's topics: here, one job after the other.
+ * Handles all ready jobs in a worker's topics, in this process and one after the other.
  *
  * @internal
  */
@@ -25,7 +25,7 @@ final class Draining
 
     private readonly Handlers $handlers;
     private readonly Hooks $hooks;
-    /** @var array<string, int> by id */
+    /** @var array<string, int> by the id of the job */
     private array $deliveries = [];
 
     public function __construct(private readonly Client $client, Worker $worker, private readonly bool $raise_errors)
@@ -62,12 +62,12 @@ final class Draining
 
     private function ended(Outcome $outcome): Done
     {
-        if ($outcome->command === null) { // its pop was its end, or it is lost
+        if ($outcome->command === null) { // the pop finished the job, or it is lost
             $state = $outcome->job->ttr > 0.0 ? 'reserved' : 'finished';
             return new Done($outcome->job, $outcome->event, $state, $outcome->error);
         }
         [$answer] = $this->client->batch([$outcome->command]);
-        if ($answer instanceof RefusedException) { // the test, or the handler's own code, ended it meanwhile
+        if ($answer instanceof RefusedException) { // the test, or the handler's own code, ended it in the meantime
             return new Done($outcome->job, 'lost', $answer->state ?? 'unknown', $outcome->error);
         }
         $state = ((array) $answer)['state'];

@@ -17,13 +17,13 @@ use PHPUnit\Framework\Assert;
 /** An empty queue on a test service, whose clock stands still until advance(). */
 final class Queue
 {
-    /** Two times that differ by less are the same to an assert: code under test reads the real clock. */
+    /** For an assert, times that differ by less are equal: code under test reads the real clock. */
     private const NEAR_S = 1.0;
 
     public readonly Client $client;
 
     /**
-     * Forgets whatever the service holds.
+     * Deletes everything that the service holds.
      *
      * @throws JobQueueException if it is not a test service
      */
@@ -46,7 +46,7 @@ final class Queue
     }
 
     /**
-     * Let time pass. Afterwards all that fell due is ready, and leases that ran out have ended.
+     * Let time pass. Afterwards, all jobs that fell due are ready, and leases that ran out have ended.
      *
      * @param int|float|DateInterval $by seconds, or an interval, instead of or in addition to the other units
      */
@@ -66,7 +66,7 @@ final class Queue
      *
      * Each job ends as in the worker itself.
      *
-     * @param bool $raise_errors throws what a handler threw, once its job has ended, except for Retry, Bury and Lost
+     * @param bool $raise_errors true to throw what a handler threw, except Retry, Bury and Lost, once its job has ended
      * @return list<Done> what was done, in order
      */
     public function drain(Worker $worker, bool $raise_errors = true): array
@@ -75,7 +75,7 @@ final class Queue
     }
 
     /**
-     * The jobs of a topic, or of all topics, that are delayed or ready; those due first come first.
+     * The delayed and ready jobs of a topic, or of all topics, in the order in which they are due.
      *
      * @return list<QueuedJob>
      */
@@ -98,10 +98,10 @@ final class Queue
     }
 
     /**
-     * Fail unless exactly one waiting job of the topic is as described; returns it.
+     * Fail unless exactly one waiting job of the topic is as described; returns this job.
      *
-     * @param int|float|DateInterval|null $delay how long until it is ready from now, by the queue's clock, to a second
-     * @param DateTimeInterface|int|float|null $at when it is due, to a second
+     * @param int|float|DateInterval|null $delay the time until it is ready, by the queue's clock, within a second
+     * @param DateTimeInterface|int|float|null $at when it is due, within a second
      */
     public function assertWaiting(
         string $topic,

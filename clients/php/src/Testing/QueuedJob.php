@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Testing;
 
-/** A job that nobody has now. */
+/** A job that no worker has now. */
 final class QueuedJob
 {
     /**

@@ -9,7 +9,7 @@ use JobQueue\Client\Job;
 use Throwable;
 
 /**
- * The hooks of a worker. An error in one is logged, and otherwise ignored.
+ * The hooks of a worker. An error in a hook is logged, and otherwise ignored.
  *
  * @internal
  */
@@ -34,7 +34,7 @@ final class Hooks
         $this->call('on_event', $this->on_event, [$name, $fields]);
     }
 
-    /** A handler failed: it threw something else than Retry, Bury or Lost. */
+    /** A handler failed: it threw something other than Retry, Bury or Lost. */
     public function error(Throwable $error, Job $job): void
     {
         $this->call('on_error', $this->on_error, [$error, $job]);

@@ -11,16 +11,16 @@ namespace JobQueue\Client\Worker;
  */
 final class Lease
 {
-    /** When it next needs attention. */
+    /** When the lease next needs attention. */
     public float $nextAt;
-    /** The end of its lease. */
+    /** When the lease ends. */
     public float $until;
     public bool $lost = false;
 
     /**
-     * @param float $ttr seconds; 0: the job has no lease
+     * @param float $ttr seconds; 0 if the job has no lease
      * @param float $since when the lease began
-     * @param float $keepUntil until when it is kept alive
+     * @param float $keepUntil until when the lease is kept alive
      */
     public function __construct(
         public readonly string $id,
@@ -42,7 +42,7 @@ final class Lease
     {
         $this->nextAt = $now + min(1.0, $this->ttr / 10);
         if ($now < $this->until) {
-            $this->nextAt = min($this->nextAt, $this->until); // the worker must learn of its end in time
+            $this->nextAt = min($this->nextAt, $this->until); // the worker must learn of the lease's end in time
         }
     }
 

@@ -16,8 +16,8 @@ use JobQueue\Client\Http\Route;
  * The lease keeper: a process beside a worker that keeps the lease of its job alive even while the handler blocks.
  *
  * The worker sends lines of JSON over a socket pair: `["begin", id, lease, ttr, since]`, `["end"]`, `["grace", end]`
- * once the worker is to stop, and `["close"]`, which ends the keeper. The keeper sends `["lost", id, lease, reason, dead]`
- * and `["abandoned"]`. It ends with the worker: it must not keep the lease of a dead one.
+ * once the worker must stop, and `["close"]`, which ends the keeper. The keeper sends `["lost", id, lease, reason,
+ * dead]` and `["abandoned"]`. It ends with the worker, because it must not keep the lease of a dead worker.
  *
  * @internal
  */
@@ -49,7 +49,7 @@ final class LeaseKeeper
     ) {
     }
 
-    /** Runs until the worker closes it, or is gone. */
+    /** Runs until the worker closes it, or the worker is gone. */
     public function run(): void
     {
         $this->listen();
@@ -89,11 +89,11 @@ final class LeaseKeeper
         }
     }
 
-    /** @return array<string, mixed>|RefusedException|null null: no answer arrived */
+    /** @return array<string, mixed>|RefusedException|null null if no answer arrived */
     private function touched(Lease $job, float $now): array|RefusedException|null
     {
         $touch = ['command' => 'touch', 'id' => $job->id, 'lease' => $job->lease];
-        // A quarter, so that an instance that hangs leaves time to ask another.
+        // A quarter of the TTR, so that an instance that hangs leaves time to ask another one.
         $end = $now < $job->until ? min($job->until, $now + $job->ttr / 4) : $now + self::LATE_S;
         $over = fn (): bool => $this->hasMessage() || Clock::now() >= $end;
         $route = $this->exchange->route();
@@ -105,11 +105,11 @@ final class LeaseKeeper
     }
 
     /**
-     * Asks each address once, at most.
+     * Asks each address at most once.
      *
      * @param array<string, mixed> $command
      * @param Closure(): bool $over
-     * @return array<string, mixed>|JobQueueException|null null: over before an answer arrived
+     * @return array<string, mixed>|JobQueueException|null null if $over was true before an answer arrived
      */
     private function answered(array $command, Closure $over, ?Route $route = null): array|JobQueueException|null
     {
@@ -140,13 +140,13 @@ final class LeaseKeeper
         $this->signals++;
     }
 
-    /** @return string|null the state of the job; null: no answer */
+    /** @return string|null the state of the job; null if there is no answer */
     private function release(Lease $job): ?string
     {
         $release = ['command' => 'release', 'id' => $job->id, 'lease' => $job->lease, 'delay' => 0];
         $end = Clock::now() + self::LAST_WORDS_S;
         $answer = $this->answered($release + ['reason' => 'stopping'], static fn (): bool => Clock::now() >= $end);
-        return is_array($answer) ? $answer['state'] ?? null : null; // if unanswered, it is delivered again after its TTR
+        return is_array($answer) ? $answer['state'] ?? null : null; // if unanswered, the job returns after its TTR
     }
 
     private function lose(Lease $job, string $reason, bool $dead = false): void

@@ -15,10 +15,10 @@ use JobQueue\Client\Job;
  */
 final class LeaseKeeperLink
 {
-    /** Seconds for a keeper to end once it is closed. */
+    /** Seconds that a keeper has to end once it is closed. */
     private const CLOSE_S = 1.0;
 
-    /** The keeper ignores these: Ctrl-C reaches it too, and it must live as long as the worker. */
+    /** The keeper ignores these signals: Ctrl-C reaches it too, and it must live as long as the worker. */
     private const IGNORED = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
     /** @var resource|null */
@@ -49,8 +49,9 @@ final class LeaseKeeperLink
             throw new \RuntimeException('cannot create a socket pair for the lease keeper');
         }
         array_map(static fn (mixed $end) => stream_set_blocking($end, false), $pair);
-        // Blocked until the keeper ignores them: a signal to both at this moment must not end it. SIGCHLD: a handler of
-        // the program must not reap the child, whose end it would not expect.
+        // These signals are blocked until the keeper ignores them: a signal to both processes at this moment must not
+        // end the keeper. And SIGCHLD, because a handler of the program must not reap this child, which it does not
+        // expect.
         pcntl_sigprocmask(SIG_BLOCK, [...self::IGNORED, SIGCHLD], $before);
         $isForked = $this->fork(...$pair);
         pcntl_sigprocmask(SIG_SETMASK, $before);
@@ -63,8 +64,9 @@ final class LeaseKeeperLink
     }
 
     /**
-     * Forks twice: the keeper is no child of the worker, so that a handler which waits for its children does not wait for
-     * the keeper. The child in between writes the keeper's pid, or an error below 0, and has ended when this returns.
+     * Forks twice: the keeper is not a child of the worker, so that a handler which waits for its children does not
+     * wait for the keeper. The child in between writes the keeper's pid, or a negative error number, and has ended when
+     * this returns.
      *
      * @param resource $ours
      * @param resource $keepers
@@ -106,14 +108,14 @@ final class LeaseKeeperLink
         $this->send(['end']);
     }
 
-    /** @param float $end of the grace period, by Clock */
+    /** @param float $end the end of the grace period, by Clock */
     public function grace(float $end): void
     {
         $this->grace = ['grace', $end];
         $this->send($this->grace);
     }
 
-    /** Why the current job is lost; null: it is not. */
+    /** Why the current job is lost; null if it is not. */
     public function lost(): ?string
     {
         $this->listen();
@@ -133,7 +135,7 @@ final class LeaseKeeperLink
         return $this->abandoned;
     }
 
-    /** Ends the keeper. It is killed only if it does not end: its pid may be that of another process. */
+    /** Ends the keeper. It is killed only if it does not end by itself, as another process may have its pid. */
     public function close(): void
     {
         if ($this->socket !== null) {
@@ -145,7 +147,7 @@ final class LeaseKeeperLink
     }
 
     /**
-     * Waits until the other end is closed.
+     * Waits until the other end is closed; returns false if it still is not at the time $until.
      *
      * @param resource $socket
      */
@@ -201,10 +203,11 @@ final class LeaseKeeperLink
             pcntl_signal($signal, SIG_IGN);
         }
         set_error_handler(null);
-        // Readers of the worker's output must see its end when the worker ends, not when the keeper does. /dev/null takes
-        // the places, so that no connection gets these numbers, and stays open while this function runs.
+        // Readers of the worker's output must see its end when the worker ends, not when the keeper does. /dev/null
+        // takes the place of these streams, so that no connection gets their numbers, and stays open while this
+        // function runs.
         foreach (['STDIN', 'STDOUT'] as $stream) {
-            // A daemon may have closed it; a program that PHP reads from standard input has neither constant.
+            // A daemon may have closed the stream; a program that PHP reads from standard input has neither constant.
             defined($stream) && is_resource(constant($stream)) && fclose(constant($stream));
         }
         $places = [fopen('/dev/null', 'r'), fopen('/dev/null', 'w')];

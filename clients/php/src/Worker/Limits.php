@@ -7,7 +7,7 @@ namespace JobQueue\Client\Worker;
 use JobQueue\Client\Clock;
 
 /**
- * The limits of a worker, looked at between jobs: once one is reached, the worker stops in order.
+ * The limits of a worker, checked between jobs: once one is reached, the worker stops gracefully.
  *
  * @internal
  */
@@ -16,9 +16,9 @@ final class Limits
     private readonly float $end;
 
     /**
-     * @param int|null $jobs handlers that have ended
-     * @param float|null $time_s seconds since the worker started, which is now
-     * @param float|null $memory_mb megabytes (2^20 bytes) of this process that are in memory
+     * @param int|null $jobs the limit of handlers that have ended
+     * @param float|null $time_s the limit of seconds since the worker started, which is now
+     * @param float|null $memory_mb the limit of megabytes (2^20 bytes) of this process in memory
      */
     public function __construct(
         private readonly ?int $jobs,
@@ -29,8 +29,8 @@ final class Limits
     }
 
     /**
-     * The limit that is reached: max_jobs, max_time or memory; null: none. Memory counts after the first job, or a limit
-     * below what PHP itself takes would never let a job run.
+     * The limit that is reached: max_jobs, max_time or memory; null for none. Memory counts only after the first job:
+     * otherwise a limit below what PHP itself uses would never let a job run.
      */
     public function reached(int $jobs): ?string
     {

@@ -19,7 +19,7 @@ final class Log
     }
 
     /**
-     * @param string $level one of PSR-3
+     * @param string $level a level of PSR-3
      * @param array<string, mixed> $fields `error` is what a handler threw
      */
     public function write(string $level, string $event, array $fields): void

@@ -16,8 +16,8 @@ use JobQueue\Client\Job;
 use JobQueue\Client\Retries;
 
 /**
- * The outbox: sends a worker's commands until they are answered, however long the service is down; but a token that is
- * refused all the time ends it.
+ * The outbox: sends a worker's commands until they are answered, however long the service is down, unless its token is
+ * refused for too long.
  *
  * @internal
  */
@@ -25,13 +25,13 @@ final class Outbox
 {
     private const LOOK_S = 0.2;
 
-    /** Seconds for which a token may be refused: time to put it in order. */
+    /** Seconds for which a token may be refused: time to correct it. */
     private const PATIENCE_S = 60.0;
 
-    /** Whether an attempt before the last answer may have been executed. */
+    /** Whether an attempt before the one that was answered last may have been executed. */
     public bool $uncertain = false;
 
-    /** @var array<string, mixed>|null a job with ttr 0 that arrived with a temporary refusal: it cannot go back */
+    /** @var array<string, mixed>|null a job with ttr 0 that arrived with a temporary refusal: it cannot be released */
     private ?array $held = null;
 
     /** When the token was refused, by Clock: the first time since the last answer of another kind. */
@@ -42,14 +42,14 @@ final class Outbox
     }
 
     /**
-     * Sends commands until the first is answered other than by a temporary refusal. The second is a pop; if an earlier
-     * attempt brings a job with ttr 0, that is its answer.
+     * Sends commands until the first gets an answer other than a temporary refusal. The second, if any, is a pop; if an
+     * earlier attempt brings a job with ttr 0, that job is the pop's answer.
      *
      * @param list<array<string, mixed>> $commands
      * @param Closure(): bool $over whether to stop retrying
      * @param Closure(): bool $giveUp as in Transport::post
-     * @return list<array<string, mixed>|RefusedException|null> null: stopped or given up
-     * @throws RefusedException that no retry can help, for the request as a whole
+     * @return list<array<string, mixed>|RefusedException|null> null if stopped or given up
+     * @throws RefusedException if the request as a whole was refused and no retry can help
      */
     public function answered(array $commands, Closure $over, Closure $giveUp): array
     {
@@ -104,7 +104,7 @@ final class Outbox
      * Releases a job that was not started; the delivery does not count as a try.
      *
      * @param Closure(): bool $over whether to stop retrying; the job is then delivered again after its TTR
-     * @throws RefusedException that no retry can help
+     * @throws RefusedException if no retry can help
      */
     public function giveBack(Job $job, Closure $over): void
     {
@@ -118,7 +118,7 @@ final class Outbox
     /**
      * @param list<array<string, mixed>> $commands
      * @param Closure(): bool $giveUp
-     * @return list<array<string, mixed>|RefusedException>|JobQueueException|null an exception: retry; null: given up
+     * @return list<array<string, mixed>|RefusedException>|JobQueueException|null an exception: retry; null if given up
      */
     private function attempt(array $commands, Route $route, Closure $giveUp): array|JobQueueException|null
     {

@@ -17,14 +17,14 @@ use JobQueue\Client\Retry;
  */
 final class Outcome
 {
-    /** Losses after which the outcome cannot count any more; after the others it may. */
+    /** Losses after which the outcome can no longer count; after other losses, it may. */
     private const OVER = ['deleted', 'stopping'];
 
     /**
      * @param string $event finished, failed, retried, buried or lost
-     * @param array<string, mixed>|null $command null: nothing is sent
+     * @param array<string, mixed>|null $command null if nothing is sent
      * @param float $seconds the duration of the handler
-     * @param \Throwable|null $error what it threw
+     * @param \Throwable|null $error what the handler threw
      */
     private function __construct(
         public readonly Job $job,
@@ -89,20 +89,20 @@ final class Outcome
         return $this->reason ?? ($this->event === 'buried' ? null : 'the ttl ran out');
     }
 
-    /** Whether the handler threw one of the words that a worker knows, not an error. */
+    /** Whether the handler threw Retry, Bury or Lost, which are words to the worker, not errors. */
     public function isWord(): bool
     {
         return $this->error instanceof Retry || $this->error instanceof Bury || $this->error instanceof Lost;
     }
 
-    /** The reason of a job that dies because its handler asks for a retry on the last try. */
+    /** The reason for the death of a job whose handler asks for a retry on the last try. */
     private static function lastTry(Retry $retry, Job $job): ?string
     {
         $dies = $retry->attempt && $job->last_try && $job->ttr > 0.0;
         return $dies ? "the tries ran out: $job->attempt of $job->tries" : null;
     }
 
-    /** The service keeps 1,000 characters and accepts only UTF-8; error messages may contain anything. */
+    /** A reason that fits: the service keeps 1,000 characters and accepts only UTF-8; errors may contain anything. */
     public static function fitting(?string $reason): ?string
     {
         if ($reason === null) {

@@ -17,7 +17,7 @@ use JobQueue\Client\Http\Exchange;
  */
 final class Poll
 {
-    /** Seconds for a poll to return after its `leave`. */
+    /** Seconds that a poll has to return after its `leave`. */
     private const LEAVE_S = 1.0;
 
     private ?float $leftAt = null;
@@ -43,8 +43,8 @@ final class Poll
      * Waits for a job, retrying for as long as the service is down.
      *
      * @param Closure(): bool $isStopping
-     * @return array<string, mixed>|null the answer; null: the worker is to stop
-     * @throws RefusedException that no retry can help
+     * @return array<string, mixed>|null the answer; null if the worker must stop
+     * @throws RefusedException if no retry can help
      */
     public function answer(Closure $isStopping): ?array
     {

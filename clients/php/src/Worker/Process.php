@@ -5,15 +5,15 @@ declare(strict_types=1);
 namespace JobQueue\Client\Worker;
 
 /**
- * A process, known by its pid and the time of its start: once it has ended, its pid may be that of another one.
+ * A process, identified by its pid and start time: once it has ended, another process may get its pid.
  *
- * The start is known where /proc is (Linux); elsewhere the pid has to do.
+ * The start time is known only where /proc exists (Linux); elsewhere, only the pid counts.
  *
  * @internal
  */
 final class Process
 {
-    /** The place of the start in /proc/PID/stat, counted from the state, which follows the name. */
+    /** The place of the start time in /proc/PID/stat, counted from the state, which follows the name. */
     private const START = 19;
 
     private function __construct(public readonly int $pid, private readonly ?string $start)
@@ -25,7 +25,7 @@ final class Process
         return new self($pid, self::isProcOurs() ? self::stat($pid)[self::START] ?? '' : null);
     }
 
-    /** Return true if it has not ended; a zombie has. */
+    /** Return true if the process has not ended; a zombie has. */
     public function isAlive(): bool
     {
         if ($this->start === null) {
@@ -35,7 +35,7 @@ final class Process
         return ($stat[self::START] ?? null) === $this->start && !in_array($stat[0], ['Z', 'X'], true);
     }
 
-    /** Return true if it is stopped (SIGSTOP, a debugger) and does no work; where there is no /proc, false. */
+    /** Return true if the process is stopped (SIGSTOP, a debugger) and does no work; always false without /proc. */
     public function isStopped(): bool
     {
         return $this->start !== null && in_array(self::stat($this->pid)[0] ?? null, ['T', 't'], true);
@@ -54,7 +54,7 @@ final class Process
         return @readlink('/proc/self') === (string) getmypid();
     }
 
-    /** @return list<string> its fields from the state on; the name before it may have spaces and parentheses */
+    /** @return list<string> the fields from the state on; the name before the state may have spaces and parentheses */
     private static function stat(int $pid): array
     {
         $stat = (string) @file_get_contents("/proc/$pid/stat");

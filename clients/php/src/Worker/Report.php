@@ -9,13 +9,13 @@ use JobQueue\Client\Job;
 use Throwable;
 
 /**
- * The report of a worker: events for its hook and its log, and sums.
+ * The report of a worker: events for its hook and its log, and counts.
  *
  * @internal
  */
 final class Report
 {
-    /** Events of every job: the heartbeat counts them instead. */
+    /** Events of every job: they are not logged, but counted in the heartbeat. */
     private const NOT_LOGGED = ['job.started', 'job.finished', 'job.retried'];
 
     private const LEVELS = [
@@ -32,7 +32,7 @@ final class Report
     private float $nextBeat;
     private ?float $goneSince = null;
 
-    /** @param float $heartbeat_s 0: none */
+    /** @param float $heartbeat_s 0 for none */
     public function __construct(
         private readonly string $worker,
         private readonly float $heartbeat_s,
@@ -74,9 +74,9 @@ final class Report
     }
 
     /**
-     * The end of a delivery. A job that died was not retried; that its handler failed is reported besides.
+     * Reports the end of a delivery. For a job that died, no retry is reported, but a failure of its handler is.
      *
-     * @param bool $died the service made it a dead letter, because its tries or its ttl ran out
+     * @param bool $died true if the service made the job a dead letter, because its tries or its ttl ran out
      */
     public function ended(Outcome $outcome, bool $died = false): void
     {
@@ -106,7 +106,7 @@ final class Report
         $this->event("job.$event", $event === 'finished' ? $fields : $fields + $why);
     }
 
-    /** @param string $reason as Job::lost() gives it */
+    /** @param string $reason as Job::lost() returns it */
     public function lost(Outcome $outcome, string $reason): void
     {
         $this->counts['lost']++;

@@ -7,7 +7,7 @@ namespace JobQueue\Client\Worker;
 use Closure;
 
 /**
- * SIGTERM and SIGINT while a worker runs.
+ * Handles SIGTERM and SIGINT while a worker runs.
  *
  * @internal
  */

@@ -16,7 +16,7 @@ __all__ = ["jobqueue_url", "queue"]
 
 @pytest.fixture(scope="session")
 def jobqueue_url() -> Iterator[str]:
-    """The address of a test service: the one that JOBQUEUE_TEST_URL names, or one that runs as long as the tests."""
+    """The address of a test service: from JOBQUEUE_TEST_URL, or of a service that runs as long as the tests."""
     given = os.environ.get("JOBQUEUE_TEST_URL")
     if given:
         yield given
@@ -27,6 +27,6 @@ def jobqueue_url() -> Iterator[str]:
 
 @pytest.fixture
 def queue(jobqueue_url: str) -> Iterator[Queue]:
-    """An empty queue, whose clock stands at the real time."""
+    """An empty queue, whose clock is stopped at the real time."""
     with contextlib.closing(Queue(jobqueue_url)) as queue:
         yield queue

@@ -1,6 +1,6 @@
-"""The queue as a test sees it: what waits in it, its clock, and a run of a worker's handlers.
+"""The queue as a test sees it: its waiting jobs, its clock, and a way to run a worker's handlers.
 
-Handlers run here, one job after the other, without polling, threads or touches.
+Handlers run in the test, one job after another, without polling, threads or touches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jobqueue_client.worker.middleware import Handler, HandlerThreads, attempt, 
 from jobqueue_client.worker.outcome import Bury, Outcome, Retry, outcome
 from jobqueue_client.worker.worker import Worker
 
-_MOST_TIMES = 100  # that one job is delivered while the clock stands still
+_MOST_TIMES = 100  # deliveries of one job while the clock stands still
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Done:
     state: str
     """The job's state afterwards, such as `delayed` or `dead`."""
     error: BaseException | None
-    """What the handler raised."""
+    """The exception that the handler raised, or None."""
 
 
 class Here(HandlerThreads):
-    """No threads: sync handlers run where the test does."""
+    """No threads: sync handlers run in the thread of the test."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -48,14 +48,14 @@ class Here(HandlerThreads):
 
 
 class Beside(Here):
-    """A thread for each sync handler, as the test itself is a coroutine."""
+    """Runs each sync handler in a thread, because the test itself is a coroutine."""
 
     async def run(self, handler: Handler, job: Job) -> BaseException | None:
         return await asyncio.to_thread(attempt, handler, job)
 
 
 class Draining:
-    """One run over all that is ready in a worker's topics."""
+    """One run through all ready jobs of a worker's topics."""
 
     def __init__(self, client: Client, worker: Worker, threads: HandlerThreads, *, raise_errors: bool) -> None:
         if not isinstance(worker, Worker):
@@ -71,7 +71,7 @@ class Draining:
         self._done: list[Done] = []
 
     def run(self) -> list[Done]:
-        """Run all handlers in this thread; an event loop runs only for what is async."""
+        """Run all handlers in this thread; an event loop runs only for async handlers."""
         with asyncio.Runner() as runner:
             for job in self._jobs():
                 handler, is_async = self._calls[job.topic]
@@ -116,7 +116,7 @@ class Draining:
             raise error
 
     def _send(self, job: Job, end: Outcome) -> tuple[Outcome, str]:
-        """End the job; what became of it, and its state."""
+        """End the job; returns its outcome and its state."""
         if end.command is None:
             return end, "finished" if job.ttr == 0 else "reserved"
         (answer,) = self._client.batch([end.command])
@@ -126,13 +126,13 @@ class Draining:
         return Outcome("job.lost", None, str(answer)), getattr(answer, "state", None) or "unknown"
 
 
-_NEAR_S = 1.0  # two times that differ by less are the same to an assert: code under test reads the real clock
+_NEAR_S = 1.0  # an assert treats times closer than this as equal: code under test reads the real clock
 _ANY: Any = object()
 
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job that nobody has now."""
+    """A job that no worker has now."""
 
     id: str
     topic: str
@@ -141,9 +141,9 @@ class QueuedJob:
     due: float
     """In unix seconds."""
     delay: float
-    """Seconds until it is ready: 0 for a ready one."""
+    """Seconds until it is ready; 0 unless it is delayed."""
     details: Details
-    """All that the service says about it."""
+    """Everything that the service reports about it."""
 
     def __str__(self) -> str:
         when = f"due in {timedelta(seconds=round(self.delay))}" if self.state == "delayed" else self.state
@@ -154,7 +154,7 @@ class Queue:
     """An empty queue on a test service, whose clock stands still until `advance`."""
 
     def __init__(self, url: str) -> None:
-        """Forgets whatever the service at `url` holds. Raises UnknownCommand if that is not a test service."""
+        """Deletes everything in the service at `url`. Raises UnknownCommand if it is not a test service."""
         self.url = url
         self.client = Client(url)
         try:
@@ -175,7 +175,7 @@ class Queue:
     def advance(
         self, by: Seconds = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Let time pass. Afterwards all that fell due is ready, and leases that ran out have ended.
+        """Let time pass. Afterwards, all jobs that fell due are ready, and leases that ran out have ended.
 
         `by`: seconds or a timedelta, instead of or in addition to the other units.
         """
@@ -184,20 +184,20 @@ class Queue:
         self._clock(span.total_seconds())
 
     def drain(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
-        """Run the worker's handlers, here and one after the other, until none of its topics has a ready job.
+        """Run the worker's handlers in this thread, one after another, until none of its topics has a ready job.
 
-        Each job ends as in the worker itself, with its middleware, `on_error` and `on_death`. An error that a handler
-        did not raise on purpose (Retry, Bury and Lost are) is raised once its job has ended, unless `raise_errors` is
-        False. Returns what was done, in order.
+        Each job ends as in the worker itself, with its middleware, `on_error` and `on_death`. An error from a handler,
+        except Retry, Bury and Lost, is raised once the job has ended, unless `raise_errors` is False. Returns the
+        deliveries, in order.
         """
         return Draining(self.client, worker, Here(), raise_errors=raise_errors).run()
 
     async def drain_async(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
-        """As `drain`, for tests that are coroutines: `async def` handlers run in the test's event loop."""
+        """Like `drain`, for tests that are coroutines: `async def` handlers run in the test's event loop."""
         return await Draining(self.client, worker, Beside(), raise_errors=raise_errors).run_async()
 
     def waiting(self, topic: str | None = None) -> list[QueuedJob]:
-        """The jobs of a topic, or of all topics, that are delayed or ready; those due first come first."""
+        """The jobs of a topic, or of all topics, that are delayed or ready, the earliest first."""
         jobs = [*self._jobs(topic, "delayed"), *self._jobs(topic, "ready")]
         return sorted(jobs, key=lambda job: (job.delay, job.due))
 
@@ -214,9 +214,9 @@ class Queue:
         delay: Seconds | None = None,
         at: Moment | None = None,
     ) -> QueuedJob:
-        """Fail unless exactly one waiting job of the topic is as described; returns it.
+        """Fail unless exactly one waiting job of the topic matches; returns that job.
 
-        `delay`: how long until it is ready from now, by the queue's clock; `at`: when it is due; both to a second.
+        `delay`: how long until it is ready, from now by the queue's clock; `at`: when it is due; both within a second.
         """
         waiting = self.waiting(topic)
         found = [job for job in waiting if _fits(job, id, body, delay, at)]

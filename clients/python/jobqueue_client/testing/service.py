@@ -27,13 +27,13 @@ class Service:
     """Runs `jobqueue serve --test`: `with Service() as service`, then `service.url`."""
 
     def __init__(self, *flags: str) -> None:
-        """`flags`: more flags of `jobqueue serve`, such as `--config`. Raises RuntimeError if there is no jobqueue."""
+        """`flags`: more flags of `jobqueue serve`, such as `--config`. Raises RuntimeError if jobqueue is missing."""
         self._command = [*_program(), "serve", "--test", "--log-format", "json", *flags]
         self._process: subprocess.Popen[str] | None = None
         self._last_lines: deque[str] = deque(maxlen=20)
         self._started: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.url = ""
-        """Where it listens, once it does."""
+        """The address at which the service listens, or empty before it does."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -45,7 +45,7 @@ class Service:
         self.stop()
 
     def start(self) -> None:
-        """Start it, and wait until it listens. Raises RuntimeError with its log if it does not."""
+        """Start the service and wait until it listens. Raises RuntimeError with the end of its log if it does not."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -57,7 +57,7 @@ class Service:
             raise RuntimeError(f"{' '.join(self._command)} did not start:\n{''.join(self._last_lines)}")
 
     def stop(self) -> None:
-        """Stop it; its data are gone."""
+        """Stop the service; its data is lost."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -69,7 +69,7 @@ class Service:
             process.wait()
 
     def _read_log(self) -> None:
-        """Find the address in its log, and read on, so that it never has to wait for a reader."""
+        """Find the address in the service's log, and keep reading, so that the service never blocks on a full pipe."""
         assert self._process and self._process.stderr
         with self._process.stderr as lines:
             for line in lines:
@@ -77,7 +77,7 @@ class Service:
                 event = _read(line)
                 if event.get("event") == "service.started":
                     self._started.put(event["url"])
-        self._started.put("")  # it has ended
+        self._started.put("")  # the service has ended
 
 
 def _read(line: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The running handlers: one task per job, from its start until the end of the job is answered."""
+"""The running handlers: one task per job, from its start until the service has answered how the job ended."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Handlers:
 
     @property
     def room(self) -> int:
-        """The number of jobs that can start now. A job keeps its slot until its end is answered."""
+        """The number of jobs that can start now. A job keeps its slot until the command that ends it is answered."""
         return self.room_after(0)
 
     def room_after(self, ends: int) -> int:
@@ -62,7 +62,7 @@ class Handlers:
         return min(self._concurrency - len(self._running) - self._outbox.open + ends, self._limits.left)
 
     def pause(self, *, paused: bool) -> None:
-        """Whether there is no room, whatever ends."""
+        """While `paused` is True, no job can start, even when others end."""
         self._is_paused = paused
         self._freed.set()
 
@@ -84,7 +84,7 @@ class Handlers:
         self._running[job] = (self._start(self._work(job)), time.monotonic())
 
     def give_back(self, job: Job) -> None:
-        """Release a job that was not started. One with TTR 0 cannot go back: it is started, or it would be lost."""
+        """Release a job that was not started. A job with TTR 0 cannot be released: start it, or it would be lost."""
         if job.ttr:
             self._start(self._give_back(job))
         else:
@@ -95,7 +95,7 @@ class Handlers:
         for job, (_, began) in self._running.items():
             self._leases.drop(job)
             job.lose("stopping")
-            if job.ttr and job.lost == "stopping":  # any other was lost before
+            if job.ttr and job.lost == "stopping":  # any other job was already lost
                 self._start(self._take_away(job, time.monotonic() - began))
 
     def abandon(self) -> None:
@@ -121,7 +121,7 @@ class Handlers:
             await self._end(job, time.monotonic() - began, error)
 
     async def _attempt(self, job: Job) -> BaseException | None:
-        """Run the handler; gives the exception that it raised."""
+        """Run the handler; returns the exception that it raised, or None."""
         try:
             run, awaited = self._calls[job.topic]
             if not awaited:
@@ -178,7 +178,8 @@ class Handlers:
             self._report.death(job, "stopping", None)
 
     async def _release(self, release: commands.Command[Any]) -> str | None:
-        """Release a job without delay: it is not to blame if this worker stops. Its state; None if it was refused."""
+        """Release a job without delay, because it is not at fault if this worker stops. Returns its state, or None if
+        the release was refused."""
         try:
             return await self._outbox.send(release.fields) or "unknown"
         except Refused as error:  # another worker has it by now

@@ -15,14 +15,14 @@ from jobqueue_client.job import Job, LostReason
 from jobqueue_client.retry import is_final
 from jobqueue_client.worker.report import Contact, Report, survive
 
-_MOST_COMMANDS = 1000  # the protocol's limit of a batch
+_MOST_COMMANDS = 1000  # the protocol's limit for a batch
 
 
 def lost_by(error: Refused) -> LostReason:
     """Why a job is lost, given the refusal of a command with its lease."""
     if isinstance(error, NotFound):
         return "deleted"
-    # Finished without a lease, by someone else: the same as if they had held the lease.
+    # A job that someone else finished without a lease counts as if they had held the lease.
     return "stale" if isinstance(error, StaleLease) or error.state == "finished" else "expired"
 
 
@@ -44,7 +44,7 @@ class _Lease:
 
 
 class Leases:
-    """Touches each job when a third of its TTR is over; touches due at the same time share a request."""
+    """Touches each job when a third of its TTR has passed; touches due at the same time share a request."""
 
     def __init__(self, client: AsyncClient, contact: Contact, report: Report, keep_alive_s: float) -> None:
         self._client = client
@@ -66,7 +66,7 @@ class Leases:
             self._sooner.set()
 
     def drop(self, job: Job) -> None:
-        """Stop: its handler has ended."""
+        """Stop keeping the lease of a job alive: its handler has ended."""
         self._held.pop(job, None)
 
     async def run(self) -> None:
@@ -79,11 +79,11 @@ class Leases:
                 touch.cancel()
 
     async def tick(self) -> None:
-        """Touch the leases that are due, report those that expired, and sleep until the next of either."""
+        """Touch the leases that are due, report those that expired, and sleep until the next touch or expiry."""
         now = time.monotonic()
         self._expire(now)
         due = [lease for lease in self._held.values() if lease.touch_at <= now and lease.touch_at < lease.keep_until]
-        for lease in due:  # even before an answer: a request that hangs must not hold up the next one
+        for lease in due:  # set before the answer: a request that hangs must not hold up the next touch
             lease.touch_at = now + lease.job.ttr / 3
         for start in range(0, len(due), _MOST_COMMANDS):
             self._start(due[start : start + _MOST_COMMANDS])

@@ -1,8 +1,8 @@
-"""Middleware: what runs around every handler, the first registered outermost; and the threads of sync handlers.
+"""Middleware: functions around every handler, the first registered outermost; and the threads of sync handlers.
 
-An async middleware runs in the event loop, a sync one in the thread of a sync handler. So async ones go around
-everything, and sync ones only around what is sync. Threads are daemons, so that a handler that hangs cannot keep the
-process alive.
+An async middleware runs in the event loop, a sync middleware in the thread of a sync handler. So async middleware can
+be around anything, and sync middleware only around sync middleware and handlers. Threads are daemons, so that a handler
+that hangs cannot keep the process alive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Work = Callable[[], None]
 
 
 class HandlerThreads:
-    """A fixed number of threads, all started at once: starting one among busy handlers would hold up the loop."""
+    """A fixed number of threads, all started at once: starting one while handlers are busy would hold up the loop."""
 
     def __init__(self, count: int) -> None:
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -32,7 +32,7 @@ class HandlerThreads:
             threading.Thread(target=_serve, args=(self._work,), name=f"jobqueue-{number}", daemon=True).start()
 
     async def run(self, handler: Handler, job: Job) -> BaseException | None:
-        """Run a handler; gives the exception that it raised. Cancelling this does not stop the thread."""
+        """Run a handler; returns the exception that it raised, or None. Cancelling this does not stop the thread."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
         context = contextvars.copy_context()  # a variable set by one handler must not be seen by the next
@@ -62,7 +62,7 @@ def _serve(work: queue.SimpleQueue[_Work | None]) -> None:
 
 
 def attempt(handler: Handler, job: Job) -> BaseException | None:
-    """Run a sync handler; gives the exception that it raised."""
+    """Run a sync handler; returns the exception that it raised, or None."""
     try:
         result = handler(job)
     except BaseException as error:  # even SystemExit: a handler may end its job, not its thread
@@ -95,7 +95,7 @@ def call_of(handler: Handler, middleware: Sequence[Middleware], threads: Handler
 
 
 def check(middleware: Sequence[Middleware], handlers: Iterable[Handler]) -> None:
-    """Raise TypeError for a sync middleware around something that is async."""
+    """Raise TypeError for a sync middleware around an async middleware or handler."""
     kinds = [is_async(layer) for layer in middleware]
     if all(kinds):
         return
@@ -116,7 +116,8 @@ def _around(layer: Middleware, rest: Handler) -> Handler:
 
 
 def _awaited(layer: Middleware, rest: Handler) -> Handler:
-    """The same for an async one. If it forgets to await the rest, the job fails: it would be finished, and not done."""
+    """As `_around`, for an async middleware. If the middleware forgets to await the rest, the job fails; otherwise the
+    job would be finished although its handler did not run."""
 
     async def run(job: Job) -> Any:
         begun: list[Coroutine[Any, Any, Any]] = []
@@ -136,7 +137,7 @@ def _awaited(layer: Middleware, rest: Handler) -> Handler:
 def _is_forgotten(call: Coroutine[Any, Any, Any]) -> bool:
     state = inspect.getcoroutinestate(call)
     if state == inspect.CORO_CREATED:
-        call.close()  # or Python warns of it
+        call.close()  # otherwise Python warns about it
     return state != inspect.CORO_CLOSED
 
 

@@ -21,24 +21,24 @@ from jobqueue_client.errors import (
 )
 from jobqueue_client.retry import is_final
 
-_MOST_COMMANDS = 999  # the protocol's limit of a batch, less one for the pop that follows
+_MOST_COMMANDS = 999  # the protocol's limit for a batch, minus one for the pop that follows
 _MOST_BYTES = 1 << 20
-_CHARACTER_BYTES = 6  # the longest that JSON makes of a character in a reason: \u001f
-_COMMAND_BYTES = 400  # the longest a command can be without its reason
+_CHARACTER_BYTES = 6  # the longest JSON form of a character in a reason: \u001f
+_COMMAND_BYTES = 400  # the greatest length of a command without its reason
 
 
 @dataclass(slots=True, eq=False)
 class End:
-    """A finish, release or bury with its lease, and the future of its answer."""
+    """A finish, release or bury with its lease, and a future for its answer."""
 
     command: dict[str, Any]
     answered: asyncio.Future[str | None]
-    """The job's state after the command, as far as the service said it."""
+    """The job's state after the command, or None if the service did not report it."""
     maybe_done: bool = False
     """Whether an earlier attempt may have been executed, although its answer was lost."""
 
     def settle(self, result: Answer | JobQueueError) -> bool:
-        """Resolve the future. False if the result is temporary: the command must be sent again."""
+        """Resolve the future. Returns False if the error is temporary and the command must be sent again."""
         if self.answered.done():  # the caller was cancelled
             return True
         if not isinstance(result, JobQueueError):
@@ -62,7 +62,7 @@ class End:
 
 
 class Outbox:
-    """The ends of jobs that are not answered yet."""
+    """The commands that end jobs and are not answered yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[End] = deque()
@@ -71,7 +71,7 @@ class Outbox:
         """The number of ends that are not answered yet, including those in flight."""
 
     async def send(self, command: dict[str, Any]) -> str | None:
-        """Queue a command and wait for its answer, however long that takes. Gives the job's state. Raises Refused."""
+        """Queue a command and wait for its answer, however long that takes. Returns the job's state. Raises Refused."""
         answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(End(command, answered))
         self.open += 1
@@ -92,7 +92,8 @@ class Outbox:
         return batch
 
     def settle(self, batch: Sequence[End], results: Sequence[Answer | JobQueueError]) -> list[Answer | JobQueueError]:
-        """Settle a batch; what must be sent again goes back to the front. Gives the results of the latter."""
+        """Settle a batch. Ends that must be sent again go back to the front of the queue; returns the results of
+        these."""
         again = [(end, result) for end, result in zip(batch, results, strict=True) if not end.settle(result)]
         self.open -= len(batch) - len(again)
         if again:

@@ -37,7 +37,7 @@ class Bury(Exception):
 
 
 class Outcome(NamedTuple):
-    """The event to report, the command to send (None: nothing), and the reason of both."""
+    """The event to report, the command to send or None, and the reason for both."""
 
     event: str
     command: dict[str, Any] | None
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(job: Job, error: BaseException | None) -> Outcome:
-    """The outcome of a handler that raised `error`, or returned."""
+    """The outcome of a handler that raised `error`, or returned if `error` is None."""
     if isinstance(error, Lost):
         return Outcome("job.lost", None, error.reason)
     if job.lost in ("deleted", "stopping"):  # the job is gone, or released already
@@ -68,12 +68,12 @@ def _released(job: Job, error: BaseException) -> Outcome:
 
 
 def _tries_ran_out(job: Job, error: Retry) -> str | None:
-    """The reason of a job that dies because its handler asks for a retry on the last try."""
+    """The reason if the job dies because its handler asks for a retry on the last try, otherwise None."""
     return f"the tries ran out: {job.attempt} of {job.tries}" if error.attempt and job.ttr and job.last_try else None
 
 
 def _unless_finished(job: Job, command: commands.Command[Any]) -> dict[str, Any] | None:
-    """The command to send; None for a job with TTR 0, which its pop finished."""
+    """The command to send, or None for a job with TTR 0, which its pop has already finished."""
     return command.fields if job.ttr else None
 
 

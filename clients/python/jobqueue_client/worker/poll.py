@@ -1,4 +1,4 @@
-"""The requests of a worker: long polls, and the ends of jobs, with which a pop travels that does not wait."""
+"""The requests of a worker: long polls, and batches of job ends, each with a pop that does not wait."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from jobqueue_client.worker.handlers import Handlers
 from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.report import Contact, Report, survive
 
-_MOST_JOBS = 1000  # the protocol's limit of a pop
+_MOST_JOBS = 1000  # the protocol's limit for a pop
 _LEAVE_S = 1.0
 
 
 class Poll:
-    """Sends one pop at a time, of either kind, for as many jobs as can start."""
+    """Sends one pop at a time, as a long poll or with job ends, for as many jobs as can start."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Poll:
         self._topics = deque(topics)
         self._paused: frozenset[str | None] = frozenset()
         self._asked: set[str] = set()
-        """The topics that the last poll asks for."""
+        """The topics that the last poll asked for."""
         self._name = name
         self._poll_s = poll_s
         self._in_flight: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Poll:
             await survive(self.tick, self._report)
 
     async def tick(self) -> None:
-        """One poll, once there is room that no other pop is filling; after a failure, a pause."""
+        """Poll once, as soon as jobs can start that no other pop is fetching; after a failure, pause."""
         await self._handlers.has_room()
         await self._none_beside.wait()
         free = self._handlers.room
@@ -86,7 +86,8 @@ class Poll:
 
     @contextlib.contextmanager
     def beside(self, ends: int) -> Iterator[Command[list[Job]] | None]:
-        """The pop to send with this many ends, for the slots that they free and those free already. None: no pop."""
+        """Yield the pop to send with this many ends, for the slots that they free and those already free; or None for
+        no pop."""
         room = min(self._handlers.room_after(ends), _MOST_JOBS)
         if self._stopping or self._in_flight or room <= 0:
             yield None
@@ -98,14 +99,15 @@ class Poll:
             self._none_beside.set()
 
     def take(self, pop: Command[list[Job]], result: Answer | JobQueueError) -> None:
-        """Start the jobs of such a pop. An error is ignored: there is room then, and the next poll will report it."""
+        """Start the jobs of a pop from `beside`. An error is ignored: the slots stay free, and the next poll reports
+        it."""
         if not isinstance(result, JobQueueError):
             with contextlib.suppress(Unreachable):
                 self._begin(result_of(pop, result))
 
     def pause(self, paused: frozenset[str | None]) -> None:
-        """Ask for no jobs of these topics, and for none at all if None is among them. A poll that waits is ended unless
-        it asks for the same topics; jobs that it still brings are begun."""
+        """Ask for no jobs of these topics, and for none at all if None is among them. A waiting poll is ended unless it
+        already asks for exactly the remaining topics; jobs that it still returns are started."""
         self._paused = paused
         self._handlers.pause(paused=None in paused or paused.issuperset(self._topics))
         if self._in_flight and self._leaving is None and self._asked != self._open:
@@ -121,7 +123,7 @@ class Poll:
         self._leaving = None
 
     async def stop(self) -> None:
-        """Start no new job. The waiting poll ends at once; jobs that it still brings are given back."""
+        """Start no new jobs. A waiting poll ends at once; jobs that it still returns are released."""
         self._stopping = True
         if self._in_flight is None:
             return
@@ -138,7 +140,7 @@ class Poll:
         wait_s = 0 if self._failures else self._poll_s
         topics = self._rotated()
         self._asked = set(topics)
-        if not topics:  # all have been paused meanwhile
+        if not topics:  # all topics were paused meanwhile
             return
         pop = commands.pop_many(topics, min(free, _MOST_JOBS), wait=wait_s, worker=self._name)
         self._begin(await self._client.send(pop, self._route))
@@ -174,7 +176,7 @@ class OutboxSender:
             await survive(self.tick, self._report)
 
     async def tick(self) -> None:
-        """One request, and a pause if any of its ends must be sent again."""
+        """Send one request, and pause if any of its ends must be sent again."""
         batch = await self._outbox.take()
         # No pop on a retry: its jobs would pile up behind the ends that keep being refused.
         with nullcontext() if self._failures else self._poll.beside(len(batch)) as pop:
@@ -198,6 +200,6 @@ class OutboxSender:
         return results
 
     def _goes_on(self, again: list[Answer | JobQueueError]) -> bool:
-        """Whether the address is gone and the next one is to be asked at once."""
+        """Whether the address is down and the next one must be tried at once."""
         gone = [each for each in again if isinstance(each, JobQueueError) and is_gone(each)]
         return bool(gone) and len(gone) == len(again) and self._route.goes_on

@@ -1,7 +1,7 @@
 """The report of a worker: its log, its calls of the hooks and its counts.
 
-`Contact` reports when the service is lost and when it is back, and says when to give up. `survive` logs an unexpected
-exception of a loop, and the loop continues.
+`Contact` reports when the service is lost and when it is back, and decides when to give up. `survive` logs an
+unexpected exception in a loop, so that the loop continues.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class Report:
         self._call("on_event", self._hooks.on_event, name, fields)
 
     def job(self, name: str, job: Job, *, trace: BaseException | None = None, **fields: Any) -> None:
-        """An event of a job."""
+        """Report an event of a job."""
         self.event(name, trace=trace, topic=job.topic, id=job.id, attempt=job.attempt, **fields)
 
     def error(self, error: BaseException, job: Job) -> None:
-        """A handler raised an error."""
+        """Report that a handler raised an error."""
         self._call("on_error", self._hooks.on_error, error, job)
 
     def death(self, job: Job, reason: str | None, error: BaseException | None) -> None:
-        """A job became a dead letter."""
+        """Report that a job became a dead letter."""
         self._call("on_death", self._hooks.on_death, job, reason, error)
 
     @property
     def sums(self) -> dict[str, Any]:
-        """How many jobs ended how since the start."""
+        """The number of jobs by outcome since the start."""
         return {name: self._counts[f"job.{name}"] for name in _COUNTED}
 
     def defect(self, error: BaseException) -> None:
-        """This package has a bug."""
+        """Log a bug in this package."""
         self.logger.error("a defect of jobqueue_client; the worker continues", exc_info=error)
 
     def _call(self, name: str, hook: Callable[..., object] | None, *about: Any) -> None:
@@ -85,20 +85,20 @@ class Report:
 
 
 PATIENCE_S = 60.0
-"""How long a token may be refused: time to put it in order."""
+"""How long a token may be refused before the worker gives up: time to replace the token."""
 
 
 class Contact:
-    """What the loops of one worker hear from the service. Used in its event loop only."""
+    """Whether the loops of one worker get answers from the service. Used only in the worker's event loop."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._lost_since: float | None = None
         self._refused_since: float | None = None  # the first UNAUTHORIZED after the last answer of another kind
         self.given_up = asyncio.Event()
-        """Set once the token has been refused for too long, without any other answer between."""
+        """Set once the token has been refused for too long, without any other answer in between."""
         self.refusal: Unauthorized | None = None
-        """The refusal after which it was given up."""
+        """The refusal after which the worker gave up."""
 
     def answered(self) -> None:
         """A request was answered; `service.back` is reported if the service was lost."""
@@ -115,11 +115,11 @@ class Contact:
             self._report.event("service.lost", reason=str(error))
         if isinstance(error, Unauthorized):
             self._refused(error)
-        elif not isinstance(error, Unreachable):  # which says nothing about the token
+        elif not isinstance(error, Unreachable):  # Unreachable says nothing about the token
             self._refused_since = None
 
     def batch_answered(self, results: Iterable[object]) -> None:
-        """The results of a batch: the service is lost if any of them says so."""
+        """Note the results of a batch: the service is lost if any of them shows that."""
         gone = [result for result in results if isinstance(result, JobQueueError) and _is_gone(result)]
         if gone:
             self.failed(gone[0])
@@ -136,7 +136,7 @@ class Contact:
 
 
 def _is_gone(error: JobQueueError) -> bool:
-    """Whether the service is down, stops, is without its Redis, or lets nobody in with this token.
+    """Whether the service is down, is stopping, cannot reach its Redis, or refuses this token.
 
     Any other refusal comes from a working service.
     """

@@ -1,4 +1,4 @@
-"""Stopping: why a worker stops: a signal, or a limit of its jobs, its time or its memory."""
+"""Why a worker stops: a signal, a call of `stop`, or a limit on its jobs, time or memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ StopReason = Literal["signal", "stop", "max_jobs", "max_time", "memory"]
 
 
 class Stopping:
-    """For one run of a worker; used in its event loop only."""
+    """Whether one run of a worker must stop, and why; used only in the worker's event loop."""
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
@@ -21,7 +21,7 @@ class Stopping:
         """Set to end the grace period."""
 
     def ask(self, reason: StopReason) -> None:
-        """The worker is to stop; the first reason stays."""
+        """Ask the worker to stop; the first reason is kept."""
         if self.reason is None:
             self.reason = reason
             self.asked.set()
@@ -31,7 +31,7 @@ _MEBIBYTE = 1 << 20
 
 
 class Limits:
-    """None is no limit. Memory is looked at between jobs."""
+    """The limits of one run of a worker; None for no limit. Memory is checked whenever a job ends."""
 
     def __init__(
         self, max_jobs: int | None, max_time_s: float | None, memory_mb: float | None, stopping: Stopping
@@ -49,11 +49,11 @@ class Limits:
         return self._max_jobs - self._begun
 
     def begin(self) -> None:
-        """A handler begins."""
+        """Note that a handler begins."""
         self._begun += 1
 
     def end(self) -> None:
-        """A handler has ended, and its job with it."""
+        """Note that a handler and its job have ended; stop the worker at a limit."""
         self._ended += 1
         if self._ended >= self._max_jobs:
             self._stopping.ask("max_jobs")
@@ -68,7 +68,7 @@ class Limits:
 
 
 def memory_bytes() -> int:
-    """The resident memory of this process; where the system does not say, the most that it ever was."""
+    """The resident memory of this process, or its maximum so far where the system does not report the current value."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):

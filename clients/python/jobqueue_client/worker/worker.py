@@ -78,11 +78,11 @@ class Lifecycle:
         self._outbox_sender = OutboxSender(client, outbox, self._poll, self._contact, report)
 
     def pause(self, paused: frozenset[str | None]) -> None:
-        """Take no jobs of these topics, and none at all if None is among them."""
+        """Pop no jobs of these topics, and none at all if None is among them."""
         self._poll.pause(paused)
 
     async def work(self) -> bool:
-        """Work until asked to stop. True if all jobs ended in time. Raises Refused."""
+        """Work until asked to stop. Returns True if all jobs ended in time. Raises Refused."""
         self._report.event("worker.started", worker=self._options.name)
         polling = asyncio.create_task(self._poll.run())
         runs = (self._outbox_sender.run(), self._leases.run(), self._heartbeats(), self._limits.watch_time())
@@ -98,7 +98,7 @@ class Lifecycle:
                 raise self._contact.refusal
             return clean
         except asyncio.CancelledError:
-            await self._poll.stop()  # cancelling is not enough: jobs that the poll still brings would stay reserved
+            await self._poll.stop()  # cancelling is not enough: jobs that the poll still returns would stay reserved
             await self._hand_over()
             raise
         finally:
@@ -115,7 +115,7 @@ class Lifecycle:
         return await self._hand_over()
 
     async def _hand_over(self) -> bool:
-        """Release the jobs that are still running. True if there were none and every end was answered."""
+        """Release the jobs that are still running. Returns True if none were running and every end was answered."""
         finished = not self._handlers.running
         self._handlers.release_all()
         await _first(self._handlers.idle(), within_s=_HEED_S if not finished else 0)
@@ -130,7 +130,8 @@ class Lifecycle:
 
 
 async def _first(*waits: Awaitable[object], within_s: float | None = None) -> bool:
-    """Wait for the first of these; then cancel those that are not tasks. False if none completed in time."""
+    """Wait until one of these completes; then cancel those that are not tasks. Returns False if none completed in
+    time."""
     tasks = {asyncio.ensure_future(wait) for wait in waits}
     try:
         done, _ = await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +213,7 @@ class Worker:
         self._lifecycle: Lifecycle | None = None
 
     def job(self, topic: str) -> Callable[[H], H]:
-        """Decorator: register the handler of a topic's jobs. Raises ValueError if the topic has one."""
+        """Decorator: register the handler of a topic's jobs. Raises ValueError if the topic already has one."""
         if not isinstance(topic, str):
             raise TypeError('job needs the topic: @worker.job("topic")')
 
@@ -230,14 +231,15 @@ class Worker:
 
         An `async def` middleware awaits `call_next(job)`; a sync one calls it, in the handler's thread, so it needs
         sync handlers. Without that call the handler does not run, and the job is finished. Raises TypeError for a sync
-        middleware around something that is async.
+        middleware around an async middleware or handler.
         """
         check([*self._middleware, middleware], self._handlers.values())
         self._middleware.append(middleware)
         return middleware
 
     def run(self) -> bool:
-        """Work until SIGTERM, SIGINT or `stop`; a second signal ends the grace period. True if all jobs ended in time.
+        """Work until SIGTERM, SIGINT or `stop`; a second signal ends the grace period. Returns True if all jobs ended
+        in time.
 
         Raises Refused if the service refuses a poll for a permanent reason: an invalid topic name, a topic that the
         token does not reach (Forbidden), or a token that was refused for a minute (Unauthorized).
@@ -260,13 +262,13 @@ class Worker:
             return await self._lifecycle.work()
 
     def pause(self, topic: str | None = None) -> None:
-        """Take no more jobs, or none of one topic, until `resume`; those that run go on. In the worker's event loop, or
-        before it runs."""
+        """Pop no more jobs, or none of one topic, until `resume`; running jobs continue. Call this in the worker's
+        event loop, or before the worker runs."""
         if topic not in self._paused:
             self._pause(self._paused | {topic})
 
     def resume(self, topic: str | None = None) -> None:
-        """End that pause: the one of all jobs, or the one of a topic."""
+        """End the pause of all jobs, or of one topic."""
         if topic in self._paused:
             self._pause(self._paused - {topic})
 

@@ -1,11 +1,11 @@
-"""What `format("jobqueue")` is made of: `DefaultSource` is what Spark finds, `reader` and `writer` what it asks for.
+"""The implementation of `format("jobqueue")`: Spark finds `DefaultSource`, and asks it for a `reader` or a `writer`.
 
-A read: `read_options` says what to fetch, and `reader` turns the answers of `service` into Arrow. A `history` comes
-from the database of a journal instead.
+Reads: `read_options` says what to fetch, and `reader` turns the answers of `service` into Arrow. `history` reads the
+database of a journal instead.
 
-A write: `columns` and `write_options` check the query on the driver. In each task, `write_task` takes the rows
-(`row_batches`), makes them `commands`, sends those as `ordered_requests` within the rate limit, sets `refused_rows`
-aside, and counts.
+Writes: `columns` and `write_options` check the query on the driver. In each task, `write_task` turns the rows
+(`row_batches`) into `commands`, sends these as `ordered_requests` within the rate limit, sets `refused_rows` aside, and
+counts the answers.
 """
 
 from __future__ import annotations

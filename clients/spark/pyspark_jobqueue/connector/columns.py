@@ -84,7 +84,7 @@ HISTORY: Mapping[str, str] = {
     "branch": "int",
     "forgotten": "boolean",
 }
-"""The columns of what=history, one row per event: those of the files that `jobqueue journal export` writes."""
+"""The columns of what=history, one row per event: the same as in the files that `jobqueue journal export` writes."""
 
 READ_ONLY: tuple[str, ...] = (
     "state",
@@ -111,7 +111,7 @@ class Column(NamedTuple):
     field: str
     """The name in JOBS, STATS or HISTORY."""
     kind: str
-    """The type, as there."""
+    """The type, as in JOBS, STATS or HISTORY."""
     nullable: bool = True
 
 
@@ -130,7 +130,7 @@ TYPES = {
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The columns as Arrow has them."""
+    """The columns as an Arrow schema."""
     return pa.schema([pa.field(each.name, TYPES[each.kind], each.nullable) for each in columns])
 
 
@@ -214,13 +214,13 @@ class Columns:
     """Where a write finds each field in its rows. Pickled to the tasks."""
 
     names: tuple[str, ...]  # of all columns
-    places: Mapping[str, int]  # of the fields
+    places: Mapping[str, int]  # column positions, by field
     read_only: tuple[int, ...]
     text_body: bool  # the body is a string
 
     @classmethod
     def of(cls, schema: StructType, named: Mapping[str, str], topic: str | None) -> Self:
-        """Check a schema. `named`: by field, the columns that have another name. `topic`: the option.
+        """Check a schema. `named`: the column names that options set, by field. `topic`: the option `topic`.
 
         Raises BadOption.
         """
@@ -243,7 +243,7 @@ class Columns:
 
 
 def _places(schema: StructType, named: Mapping[str, str]) -> dict[str, int]:
-    """The position of each field that the schema has; one column may serve two."""
+    """The column position of each field that the schema has. One column may serve two fields."""
     by_name = _by_name(schema)
     places = {}
     for field in FIELDS:
@@ -257,7 +257,7 @@ def _places(schema: StructType, named: Mapping[str, str]) -> dict[str, int]:
 
 
 def _by_name(schema: StructType) -> dict[str, int]:
-    """The positions of the columns by lower-cased name: like Spark, it ignores case."""
+    """The positions of the columns by lower-cased name, since Spark ignores case."""
     lowered = [name.lower() for name in schema.names]
     for name, number in Counter(lowered).items():
         if number > 1:
@@ -305,7 +305,7 @@ def _no_json(kind: DataType) -> str | None:
 
 
 def _no_part(kind: DataType) -> str | None:
-    """The same for parts of an array, a map or a struct, in which binary becomes base64."""
+    """Like `_no_json`, for parts of an array, a map or a struct, in which binary becomes base64."""
     match kind:
         case ArrayType():
             return _no_part(kind.elementType)

@@ -1,7 +1,7 @@
-"""Turns rows into commands as JSON, or refuses them here where the service could not.
+"""Turns rows into commands as JSON, and refuses rows that the service could not refuse.
 
-The service checks ranges. Refused here is what it would never see, or see as something else: a null that would mean "at
-once", a number that JSON cannot express, text that is not JSON and would get the whole request refused.
+The service checks ranges. This module refuses values that the service would never see, or would misread: a null that
+would mean "at once", a number that JSON cannot express, text that is not JSON and would get the whole request refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark_jobqueue.connector.write_options import WriteOptions
 ACTIONS = ("add", "delete", "update", "kick")
 _NUMBERS = ("delay", "spread", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may contain floats
 _OF_UPDATE = ("delay", "at", "body", "priority", "ttl")
-_MATTERS = ("id", "topic", "due_at", "delay")  # null has a meaning here
+_MATTERS = ("id", "topic", "due_at", "delay")  # fields whose nulls must be checked
 _DATED = {"due_at": "at", "delay": "delay"}
 
 _Check = Callable[[Mapping[str, Any], int], None]
@@ -53,7 +53,7 @@ class _Bad(Exception):
 
 
 class Commands:
-    """Makes commands of the rows of a task."""
+    """Makes commands from the rows of a task."""
 
     def __init__(self, columns: Columns, options: WriteOptions) -> None:
         self._columns, self._options = columns, options
@@ -65,10 +65,10 @@ class Commands:
         self._json_text = options.json_text and columns.text_body
 
     def of(self, batch: Batch) -> Iterator[Row | Refusal]:
-        """The command or the refusal of each row, in order."""
+        """Yields the command or the refusal for each row, in order."""
         try:
             lists = self._lists(batch)
-        except UNREADABLE:  # one value makes the column unreadable: take the rows one by one
+        except UNREADABLE:  # one bad value makes its whole column unreadable: try the rows one by one
             yield from self._one_by_one(batch)
             return
         doubtful = self._doubtful(batch)
@@ -83,7 +83,7 @@ class Commands:
             yield from [refusal] if refusal else self.of(one)
 
     def _unreadable(self, one: Batch) -> Refusal | None:
-        """The refusal of a row with an unreadable value, reporting the readable ones; None if all are readable."""
+        """The refusal of a row with an unreadable value, or None if all values are readable."""
         readable: dict[str, Any] = {}
         bad = None
         for field in self._columns.places:
@@ -95,7 +95,7 @@ class Commands:
         return Refusal(bad.answer, readable.get("action") or "add", readable.get("id"), topic, one, 0) if bad else None
 
     def _lists(self, batch: Batch) -> dict[str, list[Any]]:
-        """The values of the fields, by their names in the protocol. Left out are fields that are null in all rows and
+        """The values of each field, by the field's name in the protocol. Omits fields that are null in all rows and
         for which null means absent."""
         return {
             _DATED.get(field, field): self._list(batch, field)
@@ -108,7 +108,7 @@ class Commands:
         return list(map(unix_s, batch.micros(place))) if field == "due_at" else batch.values(place)
 
     def _doubtful(self, batch: Batch) -> list[_Check]:
-        """The checks that few batches need: they cost time for each row."""
+        """The checks that this batch needs. They cost time for each row, and few batches need any."""
         places = self._columns.places
         checks: list[_Check] = []
         if not all(batch.finite(places[field]) for field in _NUMBERS if field in places):
@@ -133,7 +133,7 @@ class Commands:
             return Refusal(bad.answer, action, fields["id"], topic, batch, number)
 
     def _add(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Null fields are sent as null: to the service that means absent."""
+        """Null fields are sent as null, which means absent to the service."""
         if self._dated and fields[self._dated] is None:
             field = "due_at" if self._dated == "at" else self._dated
             raise _Bad(field, f"{field} is null, which would make the job due at once")
@@ -157,12 +157,12 @@ class Commands:
 
 
 def encoded(value: Any) -> bytes:
-    """JSON of a value of a row."""
+    """A value of a row as JSON."""
     return orjson.dumps(value, _plain, orjson.OPT_UTC_Z)
 
 
 def unix_s(micros: int | None) -> float | None:
-    """An instant in unix seconds, rounded up to the millisecond. Anything before 1970 becomes 0: both are past."""
+    """An instant in unix seconds, rounded up to the millisecond. A time before 1970 becomes 0: both are in the past."""
     return None if micros is None else max(0, -(-micros // 1000)) / 1000
 
 
@@ -203,7 +203,7 @@ def _ladder(text: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Types that orjson does not know by itself."""
+    """Convert a value of a type that orjson does not support."""
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, bytes):
@@ -212,7 +212,7 @@ def _plain(value: Any) -> Any:
 
 
 def _why(error: Exception) -> str:
-    """Why a value is unreadable, without the value: it may be secret."""
+    """Why a value is unreadable, without quoting the value, which may be secret."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
     return "a map has a duplicate key" if isinstance(error, KeyError) else "a time is out of range"

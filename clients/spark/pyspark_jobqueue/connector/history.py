@@ -1,7 +1,8 @@
-"""The reader of what=history: the events of a journal, in parallel by shard and hour; and the journal's URL and
-queries.
+"""The reader for what=history, which reads the events of a journal in parallel by shard and hour; and the journal's
+URL and queries.
 
-The URL may contain a password: no message and no `repr` shows it. It travels to the tasks, and each opens a connection.
+The URL may contain a password, which no message and no `repr` shows. The URL is sent to the tasks, and each task opens
+its own connection.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FORMS = "sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE, m
 _DRIVERS = {"postgresql": "asyncpg>=0.30,<1", "mysql": "asyncmy>=0.2.10,<0.3"}
 _PAGE = 20_000  # rows
 _CONNECT_S = 10
-_PASSWORD = re.compile(r"^([^:/?#]*://[^/?#:@]*):.*@")  # to the last @: a password may have what should be encoded
+_PASSWORD = re.compile(r"^([^:/?#]*://[^/?#:@]*):.*@")  # up to the last @: a password may contain an unencoded @
 _SECRET = re.compile(r"(?i)([?&][^=&#]*passw[^=&#]*=)[^&#]*")
 Page = list[tuple[Any, ...]]
 
@@ -47,8 +48,8 @@ class Journal:
 
     @classmethod
     def chosen(cls, url: str | None, file: str | None) -> Journal:
-        """That of the option `journal`, of the file that `journalFile` names, or of the driver's environment. Raises
-        BadOption."""
+        """The journal from the option `journal`, from the file that `journalFile` names, or from the driver's
+        environment. Raises BadOption."""
         if url is not None and file is not None:
             raise BadOption("options journal and journalFile exclude each other")
         given = secret_in(file, "journalFile") if file is not None else url or os.environ.get(VARIABLE)
@@ -61,7 +62,7 @@ class Journal:
 
     @property
     def kind(self) -> str:
-        """sqlite, postgresql, or mysql, which is MariaDB too."""
+        """sqlite, postgresql, or mysql (also for MariaDB)."""
         return _KINDS[urlsplit(self.url).scheme]
 
     @property
@@ -73,8 +74,8 @@ class Journal:
         return f"Journal({self.shown})"
 
     def pages(self, query: str, *values: Any) -> Iterator[Page]:
-        """The rows that a query selects, some at a time; `?` stands for each value. Raises BadOption where the driver
-        is not installed, Unreachable for whatever the database says."""
+        """Yields the rows that a query selects, one page at a time. `?` is the placeholder for a value. Raises
+        BadOption if the database driver is not installed, Unreachable for any error of the database."""
         try:
             if self.kind == "sqlite":
                 yield from _sqlite(self.url, query, values)
@@ -87,16 +88,16 @@ class Journal:
                 f"a journal at {scheme}:// needs a library on the driver and on all executors ({error}): "
                 f"pip install '{library}'"
             ) from None
-        except Exception as error:  # each driver has its own
+        except Exception as error:  # each database driver has its own exceptions
             raise Unreachable(f"the journal {self.shown}: {error or type(error).__name__}") from None
 
     def all(self, query: str, *values: Any) -> Page:
-        """All rows of a short answer. Raises like `pages`."""
+        """All rows of a short result. Raises like `pages`."""
         return [row for page in self.pages(query, *values) for row in page]
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is the URL of a journal, and not, say, that of a folder."""
+    """True if a text is the URL of a journal, and not, for example, the URL of a folder."""
     return text.partition("://")[0] in _KINDS and "://" in text
 
 
@@ -111,7 +112,7 @@ def _sqlite(url: str, query: str, values: tuple[Any, ...]) -> Iterator[Page]:
 
 
 def _stepwise(pages: Any) -> Iterator[Page]:
-    """What an asynchronous generator yields."""
+    """Iterate over an asynchronous generator from synchronous code."""
     with asyncio.Runner() as runner:
         try:
             while True:
@@ -156,7 +157,7 @@ async def _mysql(url: str, query: str, values: tuple[Any, ...]) -> Any:
         connect_timeout=_CONNECT_S,
     )
     try:
-        cursor = connection.cursor(SSCursor)  # not closed: that would read all that is left
+        cursor = connection.cursor(SSCursor)  # not closed: closing would read all remaining rows
         await cursor.execute(query.replace("?", "%s"), values)
         while rows := await cursor.fetchmany(_PAGE):
             yield rows
@@ -165,7 +166,7 @@ async def _mysql(url: str, query: str, values: tuple[Any, ...]) -> Any:
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
-    """Certificates are checked, by `ssl_ca` or the system's."""
+    """A context that checks certificates against `ssl_ca` or the system's authorities; None without TLS options."""
     if not any(name.startswith("ssl") for name in options):
         return None
     context = ssl.create_default_context(cafile=options.get("ssl_ca"))
@@ -175,8 +176,8 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
 
 
 _HOUR_MS = 3_600_000
-_MOVES = "branch >= 0"  # what walks have read is in the other branch
-_END_MS = 2**62  # of a history without an end
+_MOVES = "branch >= 0"  # excludes events read by walks, which have a negative branch
+_END_MS = 2**62  # the end of a history without option until
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class HistoryOptions:
     journal: Journal
     source: str | None
     topics: tuple[str, ...]
-    """Names or patterns; none: all."""
+    """Names or patterns; empty for all topics."""
     since_ms: int
     until_ms: int
 
@@ -208,7 +209,7 @@ class HistoryOptions:
             ms("since", 0),
             ms("until", _END_MS),
         )
-        given.pass_over(*OF_SERVICE, *OF_WRITES, *map(option_of, FIELDS))  # as other reads do
+        given.pass_over(*OF_SERVICE, *OF_WRITES, *map(option_of, FIELDS))  # other reads accept these too
         given.done()
         return made
 
@@ -242,7 +243,7 @@ class HistoryReader(DataSourceReader):
         return [(row[0], row[1]) for row in rows if source in (None, row[0])]
 
     def _hours(self) -> Iterator[tuple[int, int]]:
-        """The begin and the end of each hour that has events, in ms."""
+        """The start and the end of each hour that has events, in ms."""
         query = f"SELECT ms FROM jq_event WHERE ms >= ? AND ms < ? AND {_MOVES} ORDER BY ms LIMIT 1"  # noqa: S608
         at, until = self._options.since_ms, self._options.until_ms
         while found := self._options.journal.all(query, at, until):
@@ -251,7 +252,7 @@ class HistoryReader(DataSourceReader):
             at = begin + _HOUR_MS
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The events of a partition; see `_Reader.read` of the other readers for None."""
+        """The events of a partition. For why it may be None, see `_Reader.read` in reader.py."""
         hour: Hour | None = partition.value if partition else None
         if hour is None:
             return
@@ -267,7 +268,7 @@ class HistoryReader(DataSourceReader):
 
 
 def _of_topics(kind: str, topics: Sequence[str]) -> tuple[str, list[str]]:
-    """A condition, and its values. Patterns compare by bytes, which LIKE does in servers and GLOB in SQLite."""
+    """An SQL condition and its values. Patterns must compare bytes, as LIKE does on servers and GLOB in SQLite."""
     if not topics:
         return "", []
     if kind == "sqlite":
@@ -279,7 +280,7 @@ def _of_topics(kind: str, topics: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _batch(page: Page, columns: Sequence[Column], schema: pa.Schema) -> pa.RecordBatch:
-    if not columns:  # only their number is asked for
+    if not columns:  # the query only counts rows
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(page), pa.struct([])))
     arrays = [_array(each, values) for each, values in zip(columns, zip(*page, strict=True), strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -290,6 +291,6 @@ def _array(column: Column, values: Sequence[Any]) -> pa.Array:
         return pa.array(map(bool, values))
     if column.kind != "timestamp":
         return pa.array(values, TYPES[column.kind])
-    numbers = pa.array(values, pa.int64())  # us, of all but `time` ms; 0: none
+    numbers = pa.array(values, pa.int64())  # in us for `time`, otherwise in ms; 0 for no time
     known = pc.if_else(pc.equal(numbers, 0), None, numbers)
     return (known if column.field == "time" else pc.multiply(known, 1000)).cast(TYPES[column.kind])

@@ -1,5 +1,5 @@
-"""The options that reads and writes share, parsed as Spark passes them (strings, names in any case): the service, the
-token, times.
+"""The options that reads and writes share (the service, the token, times), parsed as Spark passes them: as strings,
+with names in any case.
 
 No error message and no `repr` shows the token.
 """
@@ -21,8 +21,8 @@ VARIABLE = "JOBQUEUE_TOKEN"
 
 
 def chosen(token: str | None, file: str | None) -> str | None:
-    """The token of the option `token`, of the file that `tokenFile` names, or of the driver's environment. Raises
-    BadOption."""
+    """The token from the option `token`, from the file that `tokenFile` names, or from the driver's environment; None
+    without any of these. Raises BadOption."""
     if token is not None and file is not None:
         raise BadOption("options token and tokenFile exclude each other")
     if file is not None:
@@ -39,12 +39,12 @@ def read_token(file: str) -> str:
 
 
 def secret_in(file: str, option: str) -> str:
-    """What a file holds that an option names. Raises BadOption, which does not quote it."""
+    """The content of the file that an option names. Raises BadOption, which does not quote the content."""
     try:
         return Path(file).read_text("utf-8").strip()
     except OSError as error:
         raise BadOption(f"the file of option {option} cannot be read: {error.strerror}: {file}") from None
-    except UnicodeDecodeError:  # it quotes the file
+    except UnicodeDecodeError:  # this error quotes the content
         raise BadOption(f"the file of option {option} is not text: {file}") from None
 
 
@@ -57,15 +57,15 @@ def _checked(token: str, where: str) -> str:
 # Options that Spark itself adds for SQL tables and streams.
 _OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
 
-# An SQL table has one set of options for reading and writing, so a read must tolerate those of a write.
+# An SQL table has one set of options for reading and writing, so a read must tolerate the options of a write.
 _PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
 OF_SERVICE = ("url", "token", "tokenFile", "timeoutMs", "maxRetries", "retryWaitMs")
 OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath")
 
 
 class Given:
-    """The options of a query. Each getter marks its option as known; `done` refuses what is left. All raise
-    BadOption."""
+    """The options of a query. Each getter marks its option as known; `done` refuses the remaining options. All methods
+    raise BadOption."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
@@ -102,7 +102,7 @@ class Given:
             self._left.pop(name.lower(), None)
 
     def done(self) -> None:
-        """Raises for an unknown option, and suggests the nearest."""
+        """Raises BadOption for an unknown option, and suggests the nearest known option."""
         for name in self._left:
             raise BadOption(f"unknown option {name!r}{meant(name, self._known)} Available: {', '.join(self._known)}")
 
@@ -114,7 +114,7 @@ class Target:
     urls: tuple[str, ...]
     token: str | None = None
     token_file: str | None = None
-    """Where the token comes from; read again when the service refuses it."""
+    """The file that the token is from, or None; read again when the service refuses the token."""
     timeout_s: float = 30.0
     max_retries: int = 10
     retry_wait_s: float = 0.2
@@ -158,7 +158,7 @@ def _url(url: str) -> str:
 
 
 def without_secret(url: str) -> str:
-    """A URL without what precedes an @ or follows a ?: it may be a password."""
+    """A URL without the text before an @ and after a ?, which may contain a password."""
     return url.rpartition("@")[2].partition("?")[0]
 
 
@@ -167,8 +167,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def moment(text: str, now: float, name: str) -> float:
-    """Unix seconds of a time, or of a span ago. A time without an offset is taken as UTC. Raises BadOption, which calls
-    the option or flag by its `name`."""
+    """The unix seconds of a time, or of a span before `now`. A time without an offset is in UTC. Raises BadOption, with
+    the `name` of the option or flag in its message."""
     span = _SPAN.fullmatch(text)
     if span:
         return now - int(span[1]) * _SECONDS[span[2]]

@@ -1,8 +1,8 @@
 """Sends the rows of a task: several requests at a time, yet the rows of one id strictly one after the other.
 
-The id of a row decides on its sender. A sender has one request in flight and at most one waiting, so that a task that
-is faster than the service is held back. A request contains an id only once: otherwise a retry of one row could overtake
-a later row of the same id. All requests of a task share its rate limit, in rows per second.
+The id of a row determines its sender. A sender has one request in flight and at most one waiting, so that a task that
+is faster than the service is held back. A request contains an id only once: otherwise a row that is retried could run
+after a later row with the same id. All requests of a task share its rate limit, in rows per second.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _REQUESTS_A_SECOND = 10
 
 
 class RateLimit:
-    """Lets through a number of rows per second, evenly: each request waits until those before it have had their
-    time."""
+    """Limits the rows per second, evenly: each request waits for the time that the rows of earlier requests take at
+    this rate."""
 
     def __init__(self, rows_per_second: int | None) -> None:
         self._rate = rows_per_second
@@ -30,12 +30,12 @@ class RateLimit:
         self._next = 0.0
 
     def at_most(self, rows: int) -> int:
-        """How many rows (up to `rows`) a request may have: few enough that the rows do not leave in one burst a
-        second."""
+        """The number of rows (up to `rows`) that a request may have: few enough that the rows are not sent in one burst
+        per second."""
         return rows if self._rate is None else min(rows, max(1, self._rate // _REQUESTS_A_SECOND))
 
     def wait_s(self, rows: int) -> float:
-        """Seconds to wait before sending this many rows, which count from now on."""
+        """Count this many rows, and return the seconds to wait before sending them."""
         if self._rate is None:
             return 0.0
         with self._lock:
@@ -67,7 +67,7 @@ class OrderedRequests:
         self._began = False
 
     def put(self, row: Row) -> None:
-        """Queue a row, and send what makes a full request. Raises Refused, Unreachable, and what `settle` raises."""
+        """Queue a row, and send a request once it is full. Raises Refused, Unreachable, and any error from `settle`."""
         sender = self._senders[crc32(row.id.encode()) % len(self._senders)]
         sender.rows.append(row)
         sender.size += len(row.command)
@@ -89,7 +89,7 @@ class OrderedRequests:
         self._service.close()
 
     def abandon(self) -> None:
-        """Send nothing more, and wait for the requests in flight: nothing may go on after the task has ended."""
+        """Send nothing more, and wait for the requests in flight: no request may outlive the task."""
         self._stopped.set()
         self._service.stop()
         for sender in self._senders:
@@ -101,12 +101,12 @@ class OrderedRequests:
         number = -(-sum(len(sender.rows) for sender in self._senders) // self._most_rows)
         for place, sender in enumerate(self._senders):
             rows, sender.rows = sender.rows, []
-            # Never to a later sender, whose own rows are still to be moved.
+            # Never move rows to a later sender, whose own rows have not been moved yet.
             self._senders[place * number // len(self._senders)].rows += rows
 
 
 class _Send:
-    """What the thread of a sender runs."""
+    """The function that the thread of a sender runs."""
 
     def __init__(self, service: Service, rate_limit: RateLimit, stopped: threading.Event) -> None:
         self._service, self._rate_limit, self._stopped = service, rate_limit, stopped
@@ -129,7 +129,7 @@ class _Sender:
         self._under_way: deque[tuple[Sequence[Row], Future[list[Answer]]]] = deque()
 
     def send(self) -> None:
-        """Send the first rows as a request; wait while two are under way."""
+        """Send the first rows as a request. Waits while two requests are under way."""
         rows, self.rows = _request(self.rows, self._most_rows)
         self.size = sum(len(row.command) for row in self.rows)
         if len(self._under_way) == _MOST_WAITING:

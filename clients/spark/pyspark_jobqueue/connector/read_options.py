@@ -11,8 +11,8 @@ from pyspark_jobqueue.connector.columns import FIELDS, HISTORY, JOBS, STATS, Col
 from pyspark_jobqueue.connector.options import OF_WRITES, Given, Target
 from pyspark_jobqueue.errors import BadOption
 
-# In the order of a job's life. Tasks run in this order, so a job that moves on meanwhile is met twice rather than
-# missed.
+# In the order of a job's life. Tasks run in this order, so a job that changes state meanwhile is read twice
+# rather than missed.
 STATES = ("delayed", "ready", "reserved", "dead")
 _TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=%*?]{1,255}")
 
@@ -40,7 +40,7 @@ class ReadOptions:
 
 
 def is_history(options: Mapping[str, str]) -> bool:
-    """Whether a read is of a journal. Raises BadOption."""
+    """True if the options are for reading a journal. Raises BadOption."""
     return what_of(Given(options)) == "history"
 
 
@@ -55,12 +55,12 @@ def columns(options: Mapping[str, str]) -> list[Column]:
 
 
 def what_of(given: Given) -> str:
-    """What a read is of: jobs, dead, stats or history. Raises BadOption."""
+    """The option `what`: jobs, dead, stats or history. Raises BadOption."""
     return given.choice("what", "jobs", "jobs", "dead", "stats", "history")
 
 
 def topics_of(text: str | None) -> tuple[str, ...]:
-    """The topics and patterns of option topic. Raises BadOption."""
+    """The topics and patterns in the option `topic`. Raises BadOption."""
     topics = tuple(dict.fromkeys(each.strip() for each in (text or "*").split(",")))
     for topic in topics:
         if not _TOPIC.fullmatch(topic):

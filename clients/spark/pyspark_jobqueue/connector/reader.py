@@ -54,7 +54,7 @@ def _unchanged(values: Iterable[Any]) -> list[Any]:
 
 
 def _lists(values: Iterable[list[Any] | None]) -> list[list[Any] | None]:
-    """None for an empty list: no backoff, so that what was read can be written back."""
+    """Empty lists, which mean no backoff, become None, so that a job that was read can be written back."""
     return [value or None for value in values]
 
 
@@ -70,7 +70,7 @@ def _text(body: Any) -> str:
 
 
 def _instants(values: Iterable[float | None]) -> list[int | None]:
-    """Unix seconds as microseconds, rounded to the service's milliseconds: a double brings in fractions otherwise."""
+    """Unix seconds as microseconds, rounded to the service's milliseconds, since a double is inexact."""
     return [None if value is None else round(value * 1000) * 1000 for value in values]
 
 
@@ -102,7 +102,7 @@ class Walk(NamedTuple):
 
 
 def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader of a query. Raises BadOption for columns that it does not have."""
+    """The reader for a query. Raises BadOption, also for a column that such a read does not have."""
     if is_history(options):
         return HistoryReader(HistoryOptions.of(options), _wanted(schema, columns(options)))
     read = ReadOptions.of(options)
@@ -118,14 +118,14 @@ class _Reader(DataSourceReader):
         self._wanted = wanted
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition. Spark calls a reader that has no partitions too: with an empty one, or, in 4.0, with
-        None."""
+        """The rows of a partition. Spark also calls a reader that has no partitions: with an empty partition, or in
+        Spark 4.0 with None."""
         value = partition.value if partition else None
         if value is not None:
             yield from self._batches(value)
 
     def _batches(self, value: Any) -> Iterator[pa.RecordBatch]:
-        """The rows behind the value of a partition."""
+        """The rows for the value of a partition."""
         raise NotImplementedError
 
 
@@ -166,7 +166,7 @@ class TopicsReader(_Reader):
 
 
 def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
-    """The columns that a query asks for. Raises BadOption for an unknown name or another type."""
+    """The columns that a query asks for. Raises BadOption for an unknown name or a wrong type."""
     known = {column.name.lower(): column for column in columns}
     wanted = []
     for field in schema.fields:
@@ -207,7 +207,7 @@ def _listed(service: Service, topics: Iterable[str]) -> dict[str, Answer]:
 
 
 def _shards(service: Service, topic: str) -> Iterable[int | None]:
-    """The shards to walk over. An older service does not report how many it has: it has one."""
+    """The shards to walk over. An older service has one shard, and does not report the number."""
     shards = service.ask({"command": "stats", "topic": topic}).get("shards")
     return range(shards) if shards else [None]
 

@@ -27,15 +27,15 @@ class Folder:
         from pyarrow import fs  # noqa: PLC0415 - heavy
 
         uri = where if _URI.match(where) else Path(where).absolute().as_uri()
-        self._files, path = fs.FileSystem.from_uri(re.sub("^s3[an]://", "s3://", uri))  # Hadoop's names for it
+        self._files, path = fs.FileSystem.from_uri(re.sub("^s3[an]://", "s3://", uri))  # Hadoop's names for s3
         self._path = "/".join((path.rstrip("/"), *inner))
 
     @staticmethod
     def check(where: str, option: str) -> None:
-        """Raises BadOption if there can be no such folder."""
+        """Raises BadOption if `where` cannot be a folder."""
         try:
             Folder(where)
-        except Exception as error:  # pyarrow raises many kinds
+        except Exception as error:  # pyarrow raises many kinds of exceptions
             shown = without_secret(where)
             why = str(error).replace(where, shown)
             raise BadOption(f"option {option} must be a folder or the URI of one, not {shown!r}: {why}") from None
@@ -46,7 +46,7 @@ class Folder:
         return PartialFile(self._files, self._path, name)
 
     def drop(self, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         path = f"{self._path}/{name}"
         if self._files.get_file_info(path).is_file:
             self._files.delete_file(path)
@@ -77,7 +77,7 @@ class PartialFile:
 
 
 class RefusedRows:
-    """The refused rows of a task. Call `keep` when it succeeded, `drop` when it failed."""
+    """The refused rows of a task. Call `keep` when the task has succeeded, `drop` when it has failed."""
 
     def __init__(self, on_error: str, columns: Columns, run: str, partition: int) -> None:
         self._on_error, self._columns = on_error, columns
@@ -86,7 +86,7 @@ class RefusedRows:
         self._file: PartialFile | None = None
 
     def take(self, refusal: Refusal) -> None:
-        """Raises Refused if the query is to fail."""
+        """Skip or write a refused row. Raises Refused if `on_error` is fail."""
         if self._on_error == "fail":
             raise Refused(refusal.answer, self._where(refusal))
         if self._folder is None:
@@ -96,7 +96,7 @@ class RefusedRows:
         self._file.write(self._line(refusal))
 
     def keep(self) -> None:
-        """All rows are done: publish the file, and remove what an earlier attempt left."""
+        """Publish the file, once all rows are done. Without a file, delete the file of an earlier attempt."""
         if self._file:
             self._file.keep()
         elif self._folder:

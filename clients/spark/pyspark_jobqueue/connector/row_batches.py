@@ -1,6 +1,6 @@
-"""Rows as Spark passes them to a writer, by column: Arrow batches, or its own rows where it offers nothing else.
+"""Rows as Spark passes them to a writer, by column: Arrow batches, or Spark's own rows where it offers no batches.
 
-Both give the same values: instants in UTC, maps and structs as dicts, decimals and bytes as Python's own types.
+Both return the same values: instants in UTC, maps and structs as dicts, decimals and bytes as Python's own types.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class ArrowBatch:
     def values(self, place: int) -> list[Any]:
         column = self._batch.column(place)
         kind = _in_utc(column.type)
-        # Python does not know all of Spark's time zone names; and the session's zone does not belong to the row.
+        # Python does not know all of Spark's time zone names, and values must not depend on the session's time zone.
         column = column if kind == column.type else column.cast(kind)
-        # Asking for dicts makes pyarrow ten times slower; without it, maps become lists of pairs.
+        # Asking for dicts makes pyarrow ten times slower, but otherwise maps become lists of pairs.
         return list(column.to_pylist(maps_as_pydicts="strict") if _has_map(kind) else column.to_pylist())
 
     def micros(self, place: int) -> list[int | None]:
@@ -103,7 +103,7 @@ def _finite(array: pa.Array) -> bool:
 
     kind = array.type
     if pa.types.is_floating(kind):
-        return pc.all(pc.is_finite(array)).as_py() is not False  # null: the column has no number
+        return pc.all(pc.is_finite(array)).as_py() is not False  # null if the column has no numbers
     if pa.types.is_struct(kind):
         return all(map(_finite, array.flatten()))
     if pa.types.is_map(kind):
@@ -145,8 +145,8 @@ class RowBatch:
 
 
 def _plain(kind: DataType) -> Callable[[Any], Any]:
-    """A function from a value of a row to plain Python. It goes by the type: Spark's rows hold both instants and local
-    times without a zone, instants in the zone of the process."""
+    """A function that converts a value of a row to plain Python. It depends on the type, because Spark's rows hold both
+    instants and local times as datetimes without a zone; instants are in the zone of the process."""
     match kind:
         case ArrayType():
             part = _nullable(_plain(kind.elementType))

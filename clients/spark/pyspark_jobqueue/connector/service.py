@@ -1,11 +1,11 @@
-"""A client of the service for tasks: sends batches of commands over kept connections, and retries until all are
+"""A client of the service for tasks: sends batches of commands over persistent connections, and retries until all are
 answered.
 
-It uses only http.client and orjson, so that executors need nothing else. "Not now" (a lost connection, 429, 503 with
-Retry-After, or such a code for one command of a batch) is waited out here, because a task that fails sends its whole
-partition again.
+It uses only http.client and orjson, so that executors need nothing else. After a "not now" (a lost connection, 429, 503
+with Retry-After, or a code in `NOT_NOW` for one command of a batch) this client waits and retries, because a task that
+fails sends its whole partition again.
 
-A failure of TLS is reported in words: a certificate, or a URL whose scheme is not that of the port.
+TLS failures are explained: an invalid certificate, or a URL with the wrong scheme for its port.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import orjson
 from pyspark_jobqueue.connector.options import Target, read_token
 from pyspark_jobqueue.errors import BadOption, Refused, Unreachable
 
-# What OpenSSL says of bytes that are not TLS.
+# OpenSSL's reasons for refusing bytes that are not TLS.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 _PROBE_S = 3.0
 
 
 def trouble(url: str, error: BaseException) -> str | None:
-    """Why a request failed, if that has to do with TLS."""
+    """Why a request failed, or None if the cause is not TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         cure = ". To trust its authority, set SSL_CERT_FILE on the driver and the executors"
         return f"the certificate is not valid: {error.verify_message.rstrip('.')}{cure}"
@@ -45,7 +45,7 @@ def trouble(url: str, error: BaseException) -> str | None:
 
 
 def _speaks_tls(url: str) -> bool:
-    """Return True if what listens at an http URL speaks TLS: it closes a plain connection without a word."""
+    """Return True if the server at an http URL speaks TLS, and so closes a plain connection without a response."""
     parts = urlsplit(url)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
@@ -56,15 +56,16 @@ def _speaks_tls(url: str) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # such as that a certificate is wanted
+        return "ALERT" in (error.reason or "")  # such as the alert that a client certificate is required
     except (OSError, ValueError):
         return False
 
 
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
-"""The codes after which the same command may succeed."""
+"""The error codes after which the same command may succeed later."""
 _LONGEST_WAIT_S = 10.0
-# Refusals of a whole request for its size, or for one member (a body nested too deeply): it is sent again in halves.
+# Codes that refuse a whole request for its size, or for one command (a body nested too deeply). The request is sent
+# again in halves.
 _SPLIT_ON = ("TOO_LARGE", "TOO_MANY", "BAD_JSON")
 
 Answer = Mapping[str, Any]
@@ -73,7 +74,8 @@ Answer = Mapping[str, Any]
 class Service:
     """One task's client of the service. Safe for any number of threads, each of which gets its own connection.
 
-    `start` picks the first of several URLs, so that tasks spread over them. If one does not answer, the next is tried.
+    `start` picks the first of several URLs, so that tasks spread over them. If a URL does not answer, the next one is
+    tried.
     """
 
     def __init__(self, target: Target, start: int = 0) -> None:
@@ -95,10 +97,10 @@ class Service:
         return answer
 
     def batch(self, commands: Sequence[bytes]) -> list[Answer]:
-        """The answers to up to 1,000 commands (each encoded as JSON), in order. Refusals are among them, except "not
-        now": such commands are sent again, until more than `max_retries` retries in a row have answered none of them.
+        """The answers to up to 1,000 commands (each encoded as JSON), in order, including refusals. Commands with the
+        answer "not now" are sent again, until more than `max_retries` attempts in a row have answered none of them.
 
-        Raises Refused if the service refuses the request as a whole (a wrong token), Unreachable if it stays away.
+        Raises Refused if the service refuses the request as a whole (a wrong token), Unreachable after these attempts.
         """
         answers: list[Answer | None] = [None] * len(commands)
         left = list(range(len(commands)))
@@ -115,7 +117,7 @@ class Service:
         return [answer for answer in answers if answer is not None]
 
     def stop(self) -> None:
-        """Stop retrying: whoever waits for a retry gets Unreachable now."""
+        """Stop retrying: threads that wait for a retry raise Unreachable at once."""
         self._stopped.set()
 
     def close(self) -> None:
@@ -135,8 +137,8 @@ class Service:
             raise Unreachable(f"stopped: {why}")
 
     def _try(self, commands: Sequence[bytes]) -> tuple[list[Answer | None], float, str]:
-        """Send the commands once. Returns the answers (None: send it again), the least time to wait before that, and
-        why there is anything to send again."""
+        """Send the commands once. Returns the answers (None for a command to send again), the minimum wait (s) before
+        sending again, and the reason for sending again."""
         turn, shown = self._turn, self._token
         try:
             status, retry_after, data = self._post(self._target.urls[turn], b"[" + b",".join(commands) + b"]")
@@ -151,7 +153,7 @@ class Service:
         return self._refusal_of_all(commands, turn, shown, status, retry_after, decoded)
 
     def _final_answers(self, given: list[Answer]) -> tuple[list[Answer | None], float, str]:
-        """The answers of a batch, with None for those that mean "not now"."""
+        """Like `_try`, given the answers of a batch. Answers that mean "not now" become None."""
         answers = [None if not answer["success"] and answer.get("code") in NOT_NOW else answer for answer in given]
         later = [answer for answer, kept in zip(given, answers, strict=True) if kept is None]
         if not later:
@@ -168,10 +170,10 @@ class Service:
         retry_after: float,
         decoded: Any,
     ) -> tuple[list[Answer | None], float, str]:
-        """What a single answer to a whole request means for its commands."""
+        """Like `_try`, given a single answer to a whole request."""
         ours = isinstance(decoded, dict) and {"error", "code"} <= decoded.keys()  # gateways answer in JSON too
         answer = decoded if ours else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
-        if answer["code"] in _SPLIT_ON or status == 413:  # a proxy gives only the status
+        if answer["code"] in _SPLIT_ON or status == 413:  # a proxy returns only the status
             if len(commands) == 1:
                 return [{**answer, "success": False, "code": _code_of_one(answer)}], 0.0, ""
             half = len(commands) // 2
@@ -185,8 +187,8 @@ class Service:
         raise Refused(answer, self._target.urls[turn])
 
     def _is_replaced(self, shown: str | None) -> bool:
-        """Whether there is another token than the one that was refused: its file is read again. A file that is missing
-        on this machine, or only half written, changes nothing."""
+        """True if there is now a token other than the refused one. Reads the token file again; ignores a file that is
+        missing on this machine or only half written."""
         if self._target.token_file is not None and self._token == shown:
             with contextlib.suppress(BadOption):
                 self._token = read_token(self._target.token_file)
@@ -225,7 +227,7 @@ class Service:
                 self._open.discard(self._local.connection)
 
     def _leave(self, turn: int) -> None:
-        """Switch to the next URL, unless another thread already has: two that fail together would switch back."""
+        """Switch to the next URL, unless another thread already has: a second switch might lead back."""
         with self._lock:
             if self._turn == turn:
                 self._turn = (turn + 1) % len(self._target.urls)
@@ -239,7 +241,7 @@ def _made(url: str, timeout_s: float) -> http.client.HTTPConnection:
 
 
 def _code_of_one(answer: Answer) -> str:
-    """The code for a command that was refused on its own; the page of a proxy has no code."""
+    """The code for a command that was refused on its own. The response of a proxy has no code."""
     return "BAD_JSON" if answer["code"] == "BAD_JSON" else "TOO_LARGE"
 
 

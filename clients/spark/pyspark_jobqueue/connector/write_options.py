@@ -33,7 +33,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
-        """The options; and, by field, the columns that have another name. Raises BadOption."""
+        """Returns the options, and the column names that options set, by field. Raises BadOption."""
         given = Given(options)
         made = cls(
             Target.of(given),
@@ -50,7 +50,7 @@ class WriteOptions:
         what = given.text("what", "jobs") or "jobs"
         if what.lower() != "jobs":
             raise BadOption(f"what={what} can only be read, not written to")
-        given.pass_over("state")  # of an SQL table that is read too
+        given.pass_over("state")  # an SQL table may have it for reads
         named = {field: name for field in FIELDS if (name := given.text(option_of(field)))}
         given.done()
         return made, named

@@ -1,6 +1,6 @@
 """A task of a write: turns its rows into commands, sends them to the service, and counts the answers.
 
-The driver adds up the totals of the tasks. A task that runs for long prints its progress.
+The driver adds up the totals of the tasks. A long-running task prints its progress.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COUNTS = ("rows", "accepted", "existing", "cancelled", "dead", "gone", "refused"
 
 
 def total(sums: Sequence[Any]) -> WriteTotals:
-    """The sum over the tasks that finished; the messages of the others are None."""
+    """The sum over the tasks that finished. The entries of other tasks are None."""
     finished = [each for each in sums if isinstance(each, WriteTotals)]
     made = WriteTotals(**{name: sum(getattr(each, name) for each in finished) for name in COUNTS})
     made.began = min((each.began for each in finished), default=made.began)
@@ -72,8 +72,8 @@ _EVERY_S = 10.0
 
 
 class Progress:
-    """Prints a line to standard error every ten seconds. With a local Spark it reaches the terminal, otherwise the
-    executor's log. (It cannot check for a terminal: Spark redirects the output of every task.)"""
+    """Prints a line to standard error every ten seconds, which reaches the terminal with a local Spark, otherwise the
+    executor's log. (A check for a terminal would not work: Spark redirects the output of every task.)"""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
@@ -140,11 +140,11 @@ class WriteTask:
     def _settle_failure(self, row: Row, answer: Answer) -> None:
         command = orjson.loads(row.command)
         action = command["command"]
-        # A finished job is WRONG_STATE while it is remembered and NOT_FOUND later: to whoever cancels it, both mean
-        # gone.
+        # A delete of a finished job is refused: with WRONG_STATE while the job is remembered, later with NOT_FOUND. For
+        # the caller, the job is gone in both cases.
         if action == "delete" and answer["code"] in ("NOT_FOUND", "WRONG_STATE"):
             self._totals.gone += 1
-        elif _found(command, answer) == "deleted":  # a repeat must not revive it
+        elif _found(command, answer) == "deleted":  # a repeated add must not revive the job
             self._totals.cancelled += 1
         elif _found(command, answer) == "dead":
             self._totals.dead += 1
@@ -157,12 +157,12 @@ class WriteTask:
 
 
 def _exists(answer: Answer) -> bool:
-    """Whether an add created nothing. An add to a virtual topic has several jobs, some of which may be dead or
-    cancelled; if all of them are, it is refused."""
+    """True if an add created no job. The answer for a virtual topic has several jobs, some of which may be dead or
+    cancelled; if all of them are, the add is refused instead."""
     return all(job.get("result") in ("existing", "dead", "cancelled") for job in answer.get("jobs", [answer]))
 
 
 def _found(command: Mapping[str, Any], answer: Answer) -> str | None:
-    """The state of the job for which an add that keeps existing jobs was refused: dead or deleted."""
+    """The state (dead or deleted) of the job because of which an add with ifExists=keep was refused, or None."""
     keeps = command["command"] == "add" and command.get("if_exists", "keep") == "keep"
     return answer.get("state") if keeps and answer["code"] == "ALREADY_EXISTS" else None

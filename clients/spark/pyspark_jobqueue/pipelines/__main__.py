@@ -1,4 +1,4 @@
-"""`python -m pyspark_jobqueue.pipelines [NAME]`: the files of the pipelines, or of one, for spark-submit."""
+"""`python -m pyspark_jobqueue.pipelines [NAME]` prints the paths of all pipelines, or of one, for spark-submit."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def dead(arguments: argparse.Namespace) -> Report:
     spark = command_line.begin(arguments)
     options = {**command_line.connection(arguments), "what": "dead", "topic": arguments.topic}
     letters = spark.read.format("jobqueue").options(**options).load()
-    found = _chosen(letters, since, arguments.reason).persist()  # so that exactly what is reported is kicked
+    found = _chosen(letters, since, arguments.reason).persist()  # so that exactly the reported jobs are kicked
     try:
         _note(_groups(found), report)
         if arguments.redrive:
@@ -74,7 +74,7 @@ def _chosen(letters: DataFrame, since: float | None, reason: str | None) -> Data
 
 
 def _groups(found: DataFrame) -> DataFrame:
-    """The number of jobs in each group, and the ids of the few that died first."""
+    """The number of jobs in each group, and the ids of the few jobs that died first."""
     place = F.row_number().over(Window.partitionBy(*_KIND).orderBy("dead_since", "id"))
     sample = F.when(F.col("place") <= _SAMPLES, F.col("id"))
     return (
@@ -98,7 +98,7 @@ def _described(row: Row) -> dict[str, Any]:
 
 
 def _redrive(found: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    """Kick the jobs. Any that was kicked or deleted meanwhile is refused, which does no harm."""
+    """Kick the jobs. A job that was kicked or deleted meanwhile is refused, which does no harm."""
     kicks = found.select("id", F.lit("kick").alias("action"))
     totals = jobs.write(kicks, {**command_line.connection(arguments), "onError": "skip"}, arguments.rate)
     if totals:

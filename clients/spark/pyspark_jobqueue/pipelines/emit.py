@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def emit(arguments: argparse.Namespace) -> Report:
-    """Run once. The report has the writer's totals, and the watermark that the run reached."""
+    """Run once. The report contains the writer's totals, and the watermark that the run reached."""
     inputs.check(arguments)
     jobs.check(arguments)
     jobs.check_rate(arguments.rate)

@@ -1,7 +1,7 @@
 """forecast: when pending jobs will fall due: a histogram, its peak, and the backlog that a given rate leaves.
 
-Delayed jobs count at their next due time, ready ones as due now. Reserved jobs are not counted. Jobs that are yet to be
-added are foreseen from a history, if there is one; those that workers release are not.
+Delayed jobs count at their next due time, ready jobs as due now. Reserved jobs are not counted. With a history, the
+forecast includes jobs that are yet to be added, but not jobs that workers will release.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def forecast(arguments: argparse.Namespace) -> Report:
 
 
 def _look_ahead(arguments: argparse.Namespace) -> None:
-    """How far, where jobs arrive for ever. Raises BadOption."""
+    """Limit how far to look ahead, since with a history jobs keep arriving. Raises BadOption."""
     history.span(arguments)
     arguments.hours = arguments.hours or _WEEK_H
     if arguments.hours * 60 > MOST_SLOTS:
@@ -77,7 +77,7 @@ def _look_ahead(arguments: argparse.Namespace) -> None:
 
 
 def _with_history(report: Report, found: Histogram, events: DataFrame, arguments: argparse.Namespace) -> Histogram:
-    """What falls due with what is yet to be added, at the rate that the workers have shown."""
+    """Add the jobs that the history predicts. Without --rate, set it to the rate of the workers in the history."""
     events = events.select(*history.COLUMNS).persist()
     try:
         coming = history.arrivals(events, *history.span(arguments), found.now)
@@ -158,12 +158,12 @@ def _expectation(expected: Backlog, rate: float) -> dict[str, Any]:
 
 
 def _busiest(found: Histogram, slots: Mapping[int, float]) -> list[int]:
-    """The slots, those with the most jobs per second first."""
+    """The slots, with the most jobs per second first."""
     return sorted(slots, key=lambda start: (-found.rate(start, slots[start]), start))
 
 
 def _jobs(number: float) -> float:
-    """A number of jobs; those that are expected are not whole."""
+    """A rounded number of jobs: predicted numbers are not whole."""
     return round(number, 1) if number % 1 else int(number)
 
 

@@ -35,8 +35,8 @@ def parser() -> argparse.ArgumentParser:
 
 def reconcile(arguments: argparse.Namespace) -> Report:
     """Run once. The report counts the rows of each kind. The run fails if any are missing (unless all were added now),
-    unexpected, wrong or dead; or, by a history, never added or delivered, late, delivered twice or after a cancel, or
-    dead."""
+    unexpected, wrong or dead; or, with a history, if any were never added, never delivered, late, delivered twice or
+    after a cancel, or are dead."""
     _check(arguments)
     return _with_history(arguments) if history.is_given(arguments) else _with_queue(arguments)
 
@@ -117,7 +117,7 @@ def _note(found: DataFrame, without_id: DataFrame, report: Report) -> None:
 
 
 def _samples(found: DataFrame, *fine: str) -> list[dict[str, str]]:
-    """A few ids of each kind that deserves a look."""
+    """A few ids of each kind, except the kinds in `fine`."""
     first = Window.partitionBy("kind").orderBy("id")
     rows = found.filter(~F.col("kind").isin(*fine)).withColumn("number", F.row_number().over(first))
     return [
@@ -127,8 +127,8 @@ def _samples(found: DataFrame, *fine: str) -> list[dict[str, str]]:
 
 
 def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    """Add the missing jobs through the writer. One that somebody else has added meanwhile counts as repaired,
-    one that has been added and deleted meanwhile as cancelled, one that has been added and has died as dead."""
+    """Add the missing jobs through the writer. A job that another client has added meanwhile counts as
+    repaired; a job that was added and deleted meanwhile, as cancelled; a job that was added and has died, as dead."""
     if report.figures["missing_past_due"]:
         print(
             f"warning: {report.figures['missing_past_due']:,} of the missing jobs were due before now. Any that "

@@ -1,6 +1,6 @@
 """sla: how late jobs were delivered, and how long they waited for a worker, by topic and hour.
 
-Late is a first delivery, from the job's due time; waiting is that of each delivery, since the job was ready.
+Lateness is the time from a job's due time to its first delivery; waiting is the time from ready to each delivery.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def _deliveries(events: DataFrame) -> DataFrame:
 
 
 def _seconds_since(name: str) -> Column:
-    """0 where a job was taken before its time."""
+    """The seconds since the time in a column; 0 if a job was delivered before that time."""
     return F.greatest(F.unix_micros("time") - F.unix_micros(name), F.lit(0)) / 1e6
 
 
 def _groups(found: DataFrame) -> DataFrame:
-    """The figures of each topic and hour, of each topic (hour null), and of all (topic null too)."""
+    """The figures for each topic and hour, for each topic (hour null), and for all topics (topic null too)."""
     figures = [F.count("*").alias("deliveries"), F.count("late").alias("first_deliveries")]
     for name in _FIGURES:
         shares = F.percentile_approx(name, [0.5, 0.99], _ACCURACY)
@@ -100,7 +100,7 @@ def _note(report: Report, groups: list[dict[str, Any]], worst: Iterable[Row]) ->
 
 
 def _lateness(row: dict[str, Any]) -> tuple[float, float, str]:
-    """The latest first."""
+    """A sort key that puts the latest first."""
     return -(row["late_p99"] or 0), -(row["waited_p99"] or 0), str(row["topic"])
 
 

@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def stream(arguments: argparse.Namespace) -> Report:
-    """Run until SIGTERM or SIGINT, or with --once until all is done. The report sums up all micro-batches."""
+    """Run until SIGTERM or SIGINT, or with --once until it has caught up. The report sums up all micro-batches."""
     jobs.check(arguments)
     events.rules(arguments.on)
     inputs.options(arguments)
@@ -87,7 +87,7 @@ class Run:
         self.batches = 0
 
     def follow(self, rows: DataFrame) -> None:
-        """Send micro-batches until the end. Raises what a micro-batch or Spark itself raised."""
+        """Send micro-batches until the end. Raises the error of a micro-batch or of Spark."""
         writer = rows.writeStream.foreachBatch(self._send).option("checkpointLocation", self._arguments.checkpoint)
         with _stop_signals(self._stopping):
             query = _triggered(writer, self._arguments).start()
@@ -122,7 +122,7 @@ class Run:
 
 @contextlib.contextmanager
 def _stop_signals(stopping: threading.Event) -> Iterator[None]:
-    """While this is open, SIGTERM and SIGINT set the event."""
+    """Within this context, SIGTERM and SIGINT set the event."""
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -1,8 +1,8 @@
-"""The first revision: founded as it is, from the tables."""
+"""The first revision: its tables are created directly, not by a migration."""
 
 revision = "1"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing is older."""
+    """Does nothing: there is no older revision."""

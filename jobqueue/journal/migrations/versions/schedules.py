@@ -1,4 +1,4 @@
-"""Schedules. A walk of each shard reads those that were defined before."""
+"""Adds schedules. A walk of each shard reads the schedules that were defined before this revision."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,7 +19,7 @@ def _name(length: int = 255) -> sa.String:
 
 
 def upgrade() -> None:
-    """Make the table of schedules, and ask for walks."""
+    """Create the table of schedules, and ask for walks."""
     op.create_table(
         "jq_schedule",
         sa.Column("source", _name(64), primary_key=True),

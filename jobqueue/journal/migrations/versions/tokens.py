@@ -1,4 +1,4 @@
-"""Tokens. The next reader writes those that there are."""
+"""Adds tokens. The next reader writes the existing tokens."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ down_revision = "2"
 
 
 def upgrade() -> None:
-    """Make the table of tokens."""
+    """Create the table of tokens."""
     op.create_table(
         "jq_token",
         sa.Column("source", _name(64), primary_key=True),

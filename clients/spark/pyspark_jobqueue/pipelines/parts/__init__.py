@@ -1,6 +1,6 @@
-"""What the pipelines are made of.
+"""The code that the pipelines share.
 
-All of them use `command_line`: the common flags, how a run ends, and its report. Rows in: `inputs`, `increment`,
-`events`, `micro_batch`. Rows to jobs: `jobs`. Looking at the queue: `comparison`, `histogram`. Looking back: `history`,
-`lives`. Drawings: `charts`.
+All pipelines use `command_line`: the common flags, how a run ends, and its report. Reading rows: `inputs`, `increment`,
+`events`, `micro_batch`. Turning rows into jobs: `jobs`. Inspecting the queue: `comparison`, `histogram`. Reading the
+history: `history`, `lives`. Drawing: `charts`.
 """

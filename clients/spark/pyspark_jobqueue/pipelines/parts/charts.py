@@ -1,6 +1,7 @@
-"""The charts, of times in UTC. A forecast: what falls due by topic and the rate, above the backlog if there is one.
+"""The charts. Times are in UTC. This module needs matplotlib.
 
-sla: lateness above, waiting below, by hour, of the topics with the largest ones. This module needs matplotlib.
+forecast: above, the jobs that fall due by topic, and the rate; below, the backlog, if any. sla: lateness above, waiting
+below, by hour, for the topics with the largest values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from pyspark_jobqueue.pipelines.parts.histogram import OTHERS, Backlog, Histogram
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
-"""Distinguishable with most kinds of colour blindness."""
+"""Colours that people with most kinds of colour blindness can distinguish."""
 
 
 def day(seconds: float) -> float:
@@ -43,7 +44,8 @@ _OF_OTHERS, _OF_RATE = "#999999", "#d62728"
 
 
 def draw_forecast(file: Path, found: Histogram, expected: Backlog | None, rate: float | None) -> None:
-    """Write a .png or .svg file. `expected` is given if there is a `rate` (jobs per second)."""
+    """Write a .png or .svg file. `expected`: the backlog at the `rate` (jobs per second); without a rate, both are
+    None."""
     below = expected if expected and expected.most[1] >= 1 else None
     figure = Figure(figsize=(11, 7 if below else 4.8), layout="constrained")
     above, *lower = figure.subplots(2 if below else 1, 1, sharex=True, squeeze=False)[:, 0]
@@ -102,8 +104,8 @@ def _series(found: Histogram) -> list[tuple[str, dict[int, float]]]:
 
 
 def _edges(found: Histogram, starts: Sequence[int]) -> tuple[list[float], list[int]]:
-    """The edges of the steps, including those of the gaps between slots; and the slot of each step (for a gap its own
-    start, where no slot is)."""
+    """The edges of the steps, including steps for the gaps between slots; and the start of the slot of each step (for a
+    gap, the start of the gap, at which no slot starts)."""
     edges: list[float] = []
     steps: list[int] = []
     for start in starts:
@@ -132,7 +134,7 @@ Row = Mapping[str, Any]
 
 
 def draw_lateness(file: Path, rows: Sequence[Row]) -> None:
-    """Write a .png or .svg file. `rows`: the figures of each topic and hour."""
+    """Write a .png or .svg file. `rows`: the figures for each topic and hour."""
     figure = Figure(figsize=(11, 7), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     topics = _worst_topics(rows)

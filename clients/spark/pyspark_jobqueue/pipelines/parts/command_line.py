@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Precedes the message of a JDBC driver or a file system: how Python called Java, and the class of the error.
+# The text before the message of a JDBC driver or a file system: how Python called Java, and the class of the error.
 _PY4J_PREFIX = re.compile(r"An error occurred while calling \S+\n: (?:[\w.$]+: )?")
 
 
 def column(frame: DataFrame, flag: str, text: str) -> Column:
-    """The column that a flag's expression makes of the frame. Raises BadOption, which names the flag."""
+    """The column that a flag's expression defines over the frame. Raises BadOption, which names the flag."""
     return typed_column(frame, flag, text)[0]
 
 
@@ -45,7 +45,7 @@ def typed_column(frame: DataFrame, flag: str, text: str) -> tuple[Column, DataTy
     """The column and its type. Raises BadOption."""
     try:
         made = F.expr(text)
-        fields = frame.select("*", made).schema.fields[len(frame.columns) :]  # next to others: no aggregates
+        fields = frame.select("*", made).schema.fields[len(frame.columns) :]  # next to "*", so that aggregates fail
     except PySparkException as error:
         raise BadOption(f"{flag}: {first_line(error)}") from None
     if len(fields) != 1:
@@ -64,7 +64,7 @@ def instant(seconds: float) -> str:
 
 
 class Report:
-    """Figures in the order in which they were noted. `well`: whether the run found nothing wrong."""
+    """Figures in the order in which they were noted. `well`: True if the run found nothing wrong."""
 
     def __init__(self, pipeline: str) -> None:
         self._began = time.monotonic()
@@ -77,7 +77,7 @@ class Report:
         self.figures.update(figures)
 
     def keep(self, **figures: Any) -> None:
-        """Add figures for the JSON only: they are too long for a table."""
+        """Add figures that are too long for a table, for the JSON only."""
         self.figures.update(figures)
         self._only_json.update(figures)
 
@@ -119,20 +119,20 @@ def _shown(value: Any) -> str:
 
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-# Our own errors inside the text of Spark's: they follow the name of their class.
+# This package's errors inside the text of Spark's errors: they follow the name of their class.
 _OURS = re.compile(r"(?:BadOption|Refused|Unreachable|JobQueueError|NoJava): (.+)")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, instead of listing all flags first."""
+    """Reports an error in one line, instead of listing all flags first."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}; all flags: {self.prog} --help\n")
 
 
 def parser(name: str, about: str) -> argparse.ArgumentParser:
-    """A parser with the common flags. There is none for the token, which the connector takes from JOBQUEUE_TOKEN: other
-    users can see the flags of a process."""
+    """A parser with the common flags. No flag contains the token, since other users can see the flags of a process: the
+    connector reads it from JOBQUEUE_TOKEN."""
     made = _Parser(prog=f"python -m pyspark_jobqueue.pipelines.{name}", description=about)
     made.add_argument(
         "--url",
@@ -174,7 +174,7 @@ def positive(text: str) -> float:
 def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Namespace) -> NoReturn:
     """Run a pipeline and exit: 0 if all went well, 1 if it failed or its report says that something is wrong, 2 for a
     wrong flag. An error is printed as one line."""
-    # It would print the whole Java stack trace before that line, as JSON.
+    # This logger would print the whole Java stack trace before that line, as JSON.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     try:
         report = pipeline(arguments)
@@ -188,12 +188,12 @@ def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Na
         code = 1
     except Exception as error:  # whatever Spark raises: its Java stack trace would not help the user
         print(f"error: {sentence(error)}", file=sys.stderr)
-        code = 2 if "BadOption: " in str(error) else 1  # about the connector's options, wrapped by Spark
+        code = 2 if "BadOption: " in str(error) else 1  # the connector's BadOption, wrapped by Spark
     sys.exit(code)
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong, in one line; our own message if the error contains one."""
+    """The error in one line: the message of one of this package's errors, if the error contains one."""
     if isinstance(error, JobQueueError):
         return str(error)
     ours = _OURS.search(str(error))

@@ -1,8 +1,7 @@
 """Compares expected jobs with those of a queue, by id, and classifies each.
 
-A walk over a topic is not a snapshot: it may miss a job that moves meanwhile. So whatever differs from what is expected
-is looked up again by `get`, in batches, from the tasks. That answer counts, and it also covers jobs that have ended and
-are still remembered.
+A walk over a topic is not a snapshot: it may miss a job that moves meanwhile. So the tasks check every mismatch again
+with `get`, in batches. The answer of `get` decides; it also covers jobs that have ended and are still remembered.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _FOUND = {"found_state": StringType, "found_topic": StringType, "found_due": Lon
 
 
 def look_up(frame: DataFrame, connection: Mapping[str, str]) -> DataFrame:
-    """The frame with what was found for the rows whose column `asked` is true: `found_state` (null for an unknown id),
-    `found_topic`, and `found_due` and `found_created` in unix milliseconds."""
+    """The frame with more columns, which describe the job of each row whose column `asked` is true: `found_state` (null
+    for an unknown id), `found_topic`, and `found_due` and `found_created` in unix milliseconds."""
     schema = StructType([*frame.schema.fields])
     for name, kind in _FOUND.items():
         schema = schema.add(name, kind())
@@ -65,7 +64,7 @@ def answers(service: Service, ids: Iterable[str]) -> dict[str, Answer]:
     while left:
         asked, later = left[:_BATCH], left[_BATCH:]
         got = service.batch([orjson.dumps({"command": "get", "id": each}) for each in asked])
-        # One request answers with a bounded total of bodies: ids beyond that are asked for again.
+        # The total size of the bodies in one response is limited: ids beyond the limit are requested again.
         again = [each for each, answer in zip(asked, got, strict=True) if answer.get("code") == "TOO_LARGE"]
         left = again + later
         found.update({each: answer for each, answer in zip(asked, got, strict=True) if answer["success"]})
@@ -94,13 +93,13 @@ def compared(
 ) -> DataFrame:
     """One row per id on either side: `id`, `kind`, `state`, `expected` and `found` (due times), `times`.
 
-    An id that only the queue had, and that has ended since, has no row: that is as expected.
+    An id that was only in the queue, and whose job has ended since, has no row: this is no fault.
     """
     met = walked.groupBy("id").agg(
         F.first("state").alias("state"),
         F.first(F.unix_millis("due_at")).alias("found"),
         F.first(F.unix_millis("created_at")).alias("created"),
-        F.count("*").alias("met"),  # 2 if it moved during the walk
+        F.count("*").alias("met"),  # 2 if the job moved during the walk
     )
     both = wanted.join(met, "id", "full_outer")
     fits = _fits(F.col("found"), F.col("created"), tolerance_ms)
@@ -118,7 +117,7 @@ def compared(
 
 
 def _kind(topic: str, tolerance_ms: int) -> Column:
-    """The kind according to `get`. Null for an id that is neither expected nor there."""
+    """The kind according to `get`. Null for an id that is neither expected nor in the queue."""
     state, wanted = F.col("found_state"), F.col("times").isNotNull()
     there = state.isNotNull() & ~state.isin(*_ENDED) & (F.col("found_topic") == topic)
     return (
@@ -132,8 +131,8 @@ def _kind(topic: str, tolerance_ms: int) -> Column:
 
 
 def _fits(found: Column, created: Column, tolerance_ms: int) -> Column:
-    """Whether a due time is among the expected ones. A time already past when the job was added counts as that
-    moment."""
+    """True if a due time is among the expected ones, or none is expected. An expected time that was already past when
+    the job was added counts as the time of the add."""
 
     def near(due: Column) -> Column:
         return F.abs(F.greatest(due, F.when(found == created, created)) - found) <= tolerance_ms
@@ -142,5 +141,5 @@ def _fits(found: Column, created: Column, tolerance_ms: int) -> Column:
 
 
 def _ms_rounded_up(moment: Column) -> Column:
-    """Unix milliseconds, rounded up like the writer does."""
+    """Unix milliseconds, rounded up as the writer does."""
     return F.unix_millis(moment) + F.when(F.unix_micros(moment) % 1000 == 0, 0).otherwise(1)

@@ -1,7 +1,7 @@
-"""Events in Kafka's schema: how they are parsed, which action each asks for, and how those of a micro-batch are folded.
+"""Events in Kafka's schema: how they are parsed, which action each requests, and how a micro-batch of them is folded.
 
-The events of an id become one change. The job ends up as if they had been sent one after another, but what would be
-undone right away is skipped. So it does not matter where one micro-batch ends and the next begins.
+The events for an id become one change. The job ends up as if the events had been sent one after another, but changes
+that a later event undoes are skipped. So it does not matter where one micro-batch ends and the next begins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BROKEN = "_does_not_fit"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that say what an event is, and what it means."""
+    """Add the flags that define what an event contains, and which action it requests."""
     group = parser.add_argument_group("events")
     group.add_argument(
         "--value-schema",
@@ -65,7 +65,8 @@ def parsed(stream: DataFrame, value_schema: str) -> DataFrame:
 
 
 def judged(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
-    """Adds `id`, `action`, the fields of the job, and `problem`: why a row is bad, else null. Keeps the event's place.
+    """Adds `id`, `action`, the fields of the job, and `problem`: why a row is bad, or null for a good row. Keeps the
+    event's place.
 
     Raises BadOption.
     """
@@ -92,7 +93,7 @@ def _schema(text: str) -> StructType:
         raise BadOption(f"--value-schema: {command_line.first_line(error)}") from None
     if not isinstance(made, StructType):
         raise BadOption(f"--value-schema must name columns, like 'order_id BIGINT, event STRING', not {text!r}")
-    return StructType([*made.fields]).add(_BROKEN, StringType())  # from_json puts there what it could not parse
+    return StructType([*made.fields]).add(_BROKEN, StringType())  # from_json puts values that it cannot parse there
 
 
 def _action(event: Column, known: dict[str, str]) -> Column:
@@ -104,11 +105,11 @@ def _action(event: Column, known: dict[str, str]) -> Column:
 def folded(events: DataFrame, fields: Sequence[str]) -> DataFrame:
     """One row per id, from events with `id`, `action` (add, delete, update), their place, and the fields of jobs:
 
-    - `before`: what to do first: delete, update (with the fields in `old`), or null;
-    - `added`: whether to add afterwards, with the fields in `new`, which include those of later updates;
-    - `updated`: whether there were later updates; `later` has only their fields, for a job that turns out to exist.
+    - `before`: the first action: delete, update (with the fields in `old`), or null for none;
+    - `added`: true if an add follows, with the fields in `new`, which include the fields of later updates;
+    - `updated`: true if updates follow the add; `later` has only their fields, for a job that turns out to exist.
 
-    An update after a delete would find nothing, and is dropped. A repeated add changes nothing.
+    An update after a delete would find no job, and is dropped. A repeated add changes nothing.
     """
     event, partition = F.struct(*PLACE, "action", *fields), F.struct("topic", "partition")
     together = events.groupBy("id").agg(
@@ -122,7 +123,7 @@ def folded(events: DataFrame, fields: Sequence[str]) -> DataFrame:
 
 
 def _compared(left: Column, right: Column, scattered: Column) -> Column:
-    """By offset, which is Kafka's order; by timestamp across partitions, which have no common order."""
+    """Compare by offset, which is Kafka's order, or by timestamp across partitions, which have no common order."""
 
     def place(event: Column) -> Column:
         time = F.when(scattered, event["timestamp"])
@@ -132,7 +133,7 @@ def _compared(left: Column, right: Column, scattered: Column) -> Column:
 
 
 class _Folded:
-    """The result so far, as columns; at the start it has nothing but `before`."""
+    """The result so far, as columns. At the start, only `before` may be set."""
 
     def __init__(self, before: Column, blank: Column) -> None:
         self._parts = {"before": before, "added": F.lit(False), "updated": F.lit(False)}
@@ -156,7 +157,7 @@ def _step(fields: Sequence[str], blank: Column) -> Callable[[Column, Column], Co
     """The function that applies one more event to the result so far."""
 
     def over(event: Column, older: Column) -> Column:
-        """The event's fields, or the older ones where it has none."""
+        """The event's fields, or the older field where the event's field is null."""
         return F.struct(*(F.coalesce(event[name], older[name]).alias(name) for name in fields))
 
     def step(done: Column, event: Column) -> Column:

@@ -1,6 +1,6 @@
 """A histogram of due times by topic, and the backlog if jobs fall due faster than they are worked off.
 
-Spark counts, so that the result is small; the backlog is computed from it.
+Spark counts the jobs, so the result is small; the backlog is computed from the counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
 """The possible widths of a slot, in seconds."""
 OTHERS = "(others)"
 MOST_SLOTS = 3000
-"""Of those that are not empty; enough for ten years of days."""
+"""The most slots that are not empty; eight years of days."""
 MOST_TOPICS = 10
 _PARTITIONS = 8  # of the cached counts, which are small; Spark's default is 200
 
@@ -29,9 +29,9 @@ class Histogram:
     """Unix seconds."""
     topics: Mapping[str, Mapping[int, float]]
     """For each topic, the jobs by the start of their slot (unix seconds). Topics with the most jobs come first; all
-    beyond the first ten are merged into one at the end."""
+    topics after the first ten are merged into one at the end."""
     due_now: Mapping[str, int]
-    """By topic: jobs that are due already. They are in no slot."""
+    """By topic: jobs that are already due. These are in no slot."""
     later: int = 0
     """Jobs due beyond the requested time."""
 
@@ -59,8 +59,8 @@ class Histogram:
 
 
 def histogram(jobs: DataFrame, by: str, now: float, hours: float | None = None) -> Histogram:
-    """The histogram of the delayed and ready jobs of a read. `by` is a minute, hour or day; a longer one is taken if
-    there would be too many slots. `hours`: how far ahead of `now` to look."""
+    """The histogram of the delayed and ready jobs of a read. `by` is a minute, hour or day; a longer width is used
+    if there would be too many slots. `hours`: how far ahead of `now` to look, or None for no limit."""
     minutes = _minutes(jobs, now, hours).coalesce(_PARTITIONS).persist()  # so that the queue is walked only once
     try:
         by = _fitting(minutes, by)
@@ -112,16 +112,16 @@ def _micros(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Jobs due but not yet worked off, given workers that go at a steady rate whenever there is work."""
+    """Jobs due but not yet worked off, for workers that finish jobs at a steady rate whenever any are due."""
 
     points: tuple[tuple[float, float], ...]
     """Times (unix seconds) and jobs; between two points the backlog changes linearly."""
     worked_off_at: float | None
-    """When the last of it is gone, in unix seconds; None if there never is a backlog."""
+    """When the backlog is gone for the last time, in unix seconds; None if there is never a backlog."""
 
     @property
     def most(self) -> tuple[float, float]:
-        """When it is first at its largest, and how many jobs it has then."""
+        """When the backlog is first at its largest, and its number of jobs then."""
         return max(self.points, key=lambda point: point[1])
 
 
@@ -147,7 +147,7 @@ def backlog(due: Mapping[int, float], width: int, rate: float, now: float, due_n
 
 
 def _spans(due: Mapping[int, float], width: int, now: float) -> Iterator[tuple[float, float, float]]:
-    """Begin, end and jobs of each slot from now on, and of the gaps between slots."""
+    """Start, end and jobs of each slot from now on, and of the gaps between slots."""
     clock = now
     for start in sorted(due):
         if start > clock:

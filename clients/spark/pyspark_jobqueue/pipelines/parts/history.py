@@ -1,6 +1,6 @@
-"""The history that a pipeline reads: events of a journal, or of the files of `jobqueue journal export`.
+"""The history that a pipeline reads: events from a journal, or from the files of `jobqueue journal export`.
 
-It also shows what to expect: jobs that are yet to be added, and how fast the workers are.
+The history also predicts which jobs are yet to be added, and how fast the workers are.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _DAY_S = 86_400
 
 
 def add_flags(parser: argparse.ArgumentParser, since: str, about: str | None = None) -> None:
-    """--history, --history-file, --since and --until. `since`: the default. `about`: what it is for, where it may be
-    left out."""
+    """Add --history, --history-file, --since and --until. `since`: the default of --since. `about`: the purpose of the
+    history if it is optional, or None if it is required."""
     group = parser.add_argument_group("history", about)
     default = "" if about else f" [{VARIABLE}]"
     either = group.add_mutually_exclusive_group()
@@ -46,7 +46,7 @@ def is_given(arguments: argparse.Namespace) -> bool:
 
 
 def span(arguments: argparse.Namespace) -> tuple[float, float]:
-    """From when to when, in unix seconds. Raises BadOption."""
+    """The start and the end of the history to read, in unix seconds. Raises BadOption."""
     now = time.time()
     since = moment(arguments.since, now, "--since")
     until = moment(arguments.until, now, "--until") if arguments.until else now
@@ -56,8 +56,8 @@ def span(arguments: argparse.Namespace) -> tuple[float, float]:
 
 
 def read(spark: SparkSession, arguments: argparse.Namespace, topics: str = "*") -> DataFrame:
-    """The events in that span, but for those that a failover took back. `topics`: names or patterns, separated by
-    commas. Raises BadOption, Unreachable."""
+    """The events from --since to --until, except events that a failover took back. `topics`: names or patterns,
+    separated by commas. Raises BadOption, Unreachable."""
     since, until = span(arguments)
     where = arguments.history
     if where and not is_url(where):
@@ -80,13 +80,13 @@ def _files(spark: SparkSession, folder: str, since: float, until: float) -> Data
     except PySparkException as error:
         cure = "; `jobqueue journal export --out FOLDER` writes one" if "PATH_NOT_FOUND" in str(error) else ""
         raise BadOption(f"--history: {command_line.first_line(error)}{cure}") from None
-    # A day's folder is by the ids of its entries, which are later than their events where Redis's clock went back.
+    # An event is in the folder of the day in its entry's id, which is later than its time if Redis's clock went back.
     first, last = (datetime.fromtimestamp(each, UTC).date() for each in (since, until + _DAY_S))
     return events.filter((F.col("date") >= F.lit(first)) & (F.col("date") <= F.lit(last)))
 
 
 def _is_of(topic: Column, topics: str) -> Column:
-    """Whether a topic is one of some names and patterns."""
+    """True where a topic matches one of some names and patterns."""
     if topics == "*":
         return F.lit(True)
     parts = [re.escape(each.strip()).replace(r"\*", ".*").replace(r"\?", ".") for each in topics.split(",")]
@@ -98,59 +98,59 @@ def _shown(seconds: float) -> str:
 
 
 COLUMNS = ("topic", "what", "time", "due", "state_before", "state_after", "lease")
-"""What is needed of the events."""
+"""The columns of the events that `arrivals` and `workers` need."""
 _HOUR_S = 3600
 _WEEK_S = 604_800
 _ADDS = ("added", "replaced")
-_LONGEST_WORK_S = _DAY_S  # longer work is that of a worker that was forgotten
+_LONGEST_WORK_S = _DAY_S  # longer deliveries belong to workers that were forgotten
 _HOUR_US = _HOUR_S * 1_000_000
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Jobs that are added to fall due in an hour of the week, or of the day where less than a week is known."""
+    """How many jobs are due in each hour of the week, or of the day if the history covers less than a week."""
 
     period_s: int
     days: float
-    """From so many days it was learnt."""
+    """The length of the history that the numbers come from, in days."""
     now: float
-    """Unix seconds: what is added later is meant."""
+    """Unix seconds; only jobs that are added later are expected."""
     seen: Mapping[int, int]
-    """How often each hour of the period was seen, by its start."""
+    """How often the history contains each hour of the period, by the start of the hour."""
     counts: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)
-    """By topic and hour of the period: how many jobs were due in it, by the hours between add and due time."""
+    """By topic and hour of the period: how many jobs were due in that hour, by the hours between add and due time."""
 
     def expected(self, topic: str, hour: int) -> float:
-        """The jobs that will be added by then and fall due in an hour, given by its start in unix seconds."""
+        """The number of jobs that are yet to be added and fall due in the hour that starts at `hour` (unix seconds)."""
         place = hour % self.period_s
         ahead = (hour - self.now // _HOUR_S * _HOUR_S) // _HOUR_S
         counts = self.counts.get((topic, place), {})
-        # Of those that were added as many hours before as there are left, half come after now.
+        # Of the jobs that were added `ahead` hours before they were due, half are added after now.
         jobs = sum(jobs for hours, jobs in counts.items() if hours < ahead) + counts.get(int(ahead), 0) / 2
         return jobs / self.seen[place] if self.seen.get(place) else 0.0
 
 
 @dataclass(frozen=True)
 class Workers:
-    """What the workers have shown."""
+    """The performance of the workers in a history."""
 
     busy: float
-    """How many were at work at the same time, on the average of the busiest minute."""
+    """How many workers were busy at the same time, on average over the busiest minute."""
     work_s: float
-    """How long a job took them, on the average."""
+    """How long a job took on average, in seconds."""
 
     @property
     def rate(self) -> float:
-        """Jobs a second."""
+        """Jobs per second."""
         return self.busy / self.work_s
 
 
 def arrivals(events: DataFrame, since: float, until: float, now: float) -> Arrivals:
-    """From the adds of a history of some days. Raises BadOption for less than one."""
+    """Learn from the adds in a history. Raises BadOption for a history of less than a day."""
     adds = events.filter(F.col("what").isin(*_ADDS))
     (known,) = events.agg(*(each(F.unix_micros("time") / 1e6) for each in (F.min, F.max))).collect()
     begin = _next_hour(max(since, known[0] or since))
-    end = int(min(until, known[1] or until) // _HOUR_S * _HOUR_S)  # an export may end before
+    end = int(min(until, known[1] or until) // _HOUR_S * _HOUR_S)  # an export may end before `until`
     period = _WEEK_S if end - begin >= _WEEK_S else _DAY_S
     if end - begin < _DAY_S:
         raise BadOption("--history: the history covers less than a day, too little to expect anything from")
@@ -171,7 +171,7 @@ def arrivals(events: DataFrame, since: float, until: float, now: float) -> Arriv
 
 
 def workers(events: DataFrame) -> Workers | None:
-    """From the deliveries of a history that have ended; or None if there are none."""
+    """Learn from the deliveries in a history that have ended. Returns None if no job was finished."""
     ends = events.filter("state_before = 'reserved' AND state_after <> 'reserved' AND lease > 0")
     work = ends.selectExpr("lease / 1e6 AS begin", "unix_micros(time) / 1e6 AS end", "what")
     work = work.filter(f"end > begin AND end - begin <= {_LONGEST_WORK_S}").persist()
@@ -187,7 +187,7 @@ def workers(events: DataFrame) -> Workers | None:
 
 
 def with_arrivals(pending: Histogram, coming: Arrivals, hours: float) -> Histogram:
-    """What falls due of the pending jobs, and of those that are expected within some hours."""
+    """The histogram of the pending jobs, and of the jobs that are expected to be added and due within `hours`."""
     topics = {name: dict[int, float](slots) for name, slots in pending.topics.items() if name != OTHERS}
     others = dict[int, float](pending.topics.get(OTHERS, {}))
     added = {topic: _spread(pending, coming, topic, hours) for topic in {topic for topic, _ in coming.counts}}
@@ -200,7 +200,7 @@ def with_arrivals(pending: Histogram, coming: Arrivals, hours: float) -> Histogr
 
 
 def _spread(pending: Histogram, coming: Arrivals, topic: str, hours: float) -> dict[int, float]:
-    """The expected jobs of a topic by slot, evenly within an hour."""
+    """The expected jobs of a topic by slot, spread evenly within each hour."""
     slots: dict[int, float] = {}
     first = int(coming.now // pending.width * pending.width)
     for hour in range(int(coming.now // _HOUR_S * _HOUR_S), int(coming.now + hours * _HOUR_S), _HOUR_S):

@@ -1,8 +1,8 @@
-"""The rows of an input that are new since the last run: those above a watermark, which a file keeps.
+"""The rows of an input that are new since the last run: rows above a watermark, which is stored in a file.
 
-The upper bound is determined first; rows, watermark and the ids at the watermark are all taken up to it, so what
-arrives during the run is left to the next one. A value that enters the input after a higher one is missed: the column
-must never go backwards.
+The upper bound is determined first. The rows, the watermark and the ids at the watermark are all read up to this bound,
+so rows that arrive during the run are left to the next run. A row that arrives after a row with a higher value is
+missed: the column must never go backwards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _VERSION = 1
 class Watermark:
     """The highest value of a column that was sent.
 
-    `ids` are the ids of the rows with exactly this value; they show which rows that come later with the same value are
-    new. If there were too many to keep, `ids` is empty: all rows at the watermark are sent again, which their ids make
-    harmless.
+    `ids` are the ids of the rows with exactly this value; they show which rows that arrive later with the same value
+    are new. If there were too many ids to store, `ids` is empty, and all rows at the watermark are sent again, which
+    their ids make harmless.
     """
 
     topic: str
@@ -42,8 +42,8 @@ class Watermark:
 
 @contextlib.contextmanager
 def lock(path: str) -> Iterator[None]:
-    """Lock a file against other runs. Raises BadOption if that is impossible, JobQueueError while another run has
-    it."""
+    """Lock a file against other runs. Raises BadOption if the lock file cannot be opened, JobQueueError while another
+    run holds the lock."""
     import fcntl  # noqa: PLC0415 - Windows has none, and the other pipelines need none
 
     lock = f"{path}.lock"
@@ -61,7 +61,8 @@ def lock(path: str) -> Iterator[None]:
 
 
 def load_watermark(path: str, topic: str, column: str) -> Watermark | None:
-    """The watermark of the last run; None before the first. Raises BadOption for a file of another kind of run."""
+    """The watermark of the last run, or None before the first run. Raises BadOption for a file that is invalid, or
+    belongs to another topic or column."""
     try:
         stored = json.loads(Path(path).read_text())
     except FileNotFoundError:
@@ -86,7 +87,7 @@ def load_watermark(path: str, topic: str, column: str) -> Watermark | None:
 def save_watermark(path: str, mark: Watermark) -> None:
     """Replace the file atomically."""
     text = json.dumps({"version": _VERSION, "pipeline": "emit", **dataclasses.asdict(mark)})
-    fresh = Path(f"{path}.tmp")  # only this run writes it: it holds the lock
+    fresh = Path(f"{path}.tmp")  # no other run writes this file, since this run holds the lock
     with fresh.open("w") as file:
         file.write(text + "\n")
         file.flush()
@@ -100,18 +101,18 @@ def save_watermark(path: str, mark: Watermark) -> None:
 
 
 MOST_IDS = 5_000
-"""The most ids at the watermark that are kept."""
+"""The most ids at the watermark that are stored."""
 _TYPES = ("timestamp", "timestamp_ntz", "date", "byte", "short", "integer", "long", "decimal")
 
 
 @dataclass(frozen=True)
 class Increment:
-    """`mark` is the watermark to store once the rows are sent; None if there have never been any."""
+    """`mark` is the watermark to store once the rows are sent, or None if there have never been any rows."""
 
     rows: DataFrame
     mark: Watermark | None
     without_mark: int
-    """Rows in which the column is null: no run sends them."""
+    """The number of rows in which the column is null: no run sends these rows."""
     too_many_ids: bool = False
 
 
@@ -122,7 +123,7 @@ def kind_of(frame: DataFrame, column: str) -> str:
         raise BadOption(f"--watermark: unknown column {column!r}; available: {', '.join(frame.columns)}")
     kind = found[0].dataType
     if kind.typeName() not in _TYPES:
-        # Strings would be compared as such, 10 below 9, and rows silently lost.
+        # Numbers in strings would be compared as text (10 is below 9), and rows would silently be lost.
         raise BadOption(
             f"--watermark must be a timestamp, a date, an integer or a decimal, but {column} is {kind.simpleString()}: "
             "cast it in --sql"
@@ -152,7 +153,7 @@ def since(frame: DataFrame, identity: Column, topic: str, column: str, before: W
 
 
 def _ids_at(rows: DataFrame, identity: Column) -> DataFrame:
-    """The ids of rows. A null id cannot be recognised: such a row is sent, and refused, in each run."""
+    """The ids of rows. A row with a null id cannot be recognised: every run sends it, and it is refused."""
     return rows.select(identity.alias("id")).filter("id IS NOT NULL").distinct()
 
 

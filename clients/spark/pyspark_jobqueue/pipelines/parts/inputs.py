@@ -32,8 +32,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def source(text: str) -> str:
-    """The value of --from, for argparse, which reports an error here before flags that are missing. Raises
-    ArgumentTypeError for a file that Spark would look for on this machine, and that is not there."""
+    """Check the value of --from, for argparse, which reports an error here before it reports missing flags. Raises
+    ArgumentTypeError for a path that Spark would look for on this machine, and that does not exist."""
     is_path = "/" in text or Path(text).suffix.lower() in _BY_ENDING
     is_elsewhere = ":" in text or "HADOOP_CONF_DIR" in os.environ or session.is_submitted()
     if is_path and not is_elsewhere and not set("*?[{") & set(text) and not Path(text).exists():
@@ -55,7 +55,7 @@ def options(arguments: argparse.Namespace) -> dict[str, str]:
     for pair in arguments.option:
         name, equals, text = pair.partition("=")
         if not (name and equals):
-            # Without the value: it may be a password.
+            # Without the value, which may be a password.
             raise BadOption(f"--option must be NAME=VALUE; {name!r} has no =" if name else "--option has no name")
         found[name] = text
     return found
@@ -72,13 +72,13 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def read(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
-    """The rows that the flags name; nothing is read yet. Raises BadOption."""
+    """The rows that the flags specify; nothing is read yet. Raises BadOption."""
     query = _query(arguments)
     flag = "--from"
     try:
         frame = _loaded(spark, arguments)
         if query is None:
-            assert frame is not None  # `check` made sure of it
+            assert frame is not None  # ensured by `check`
             return frame
         flag = "--sql" if arguments.sql else "--sql-file"
         if frame is not None:

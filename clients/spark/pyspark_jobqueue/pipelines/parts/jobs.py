@@ -1,8 +1,8 @@
 """Turns rows into jobs, and writes them: flags with SQL expressions for the fields, scheduled callbacks, the write's
 totals.
 
-`jobqueue callbacks` carries callbacks out. What it would refuse once a job is due is refused here already, as far as
-that can be known beforehand.
+`jobqueue callbacks` makes the calls. A callback that it would refuse once the job is due is already refused here, as
+far as this can be checked in advance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LADDER = "15,15,30,180,600,1200,1800,3600"
 _WITHOUT_PAYLOAD = ("GET", "HEAD")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
-# Headers that belong to the connection, and those that only the worker sets.
+# Headers that belong to the connection, and headers that only the worker sets.
 _RESERVED = re.compile(
     r"host|content-length|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|(webhook|jobqueue|proxy)-.*",
     re.IGNORECASE,
@@ -44,7 +44,7 @@ def add_callback_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def check_callback(arguments: argparse.Namespace) -> None:
-    """Raises BadOption for mistakes that show without the input."""
+    """Raises BadOption for mistakes that can be found without reading the input."""
     for flag in ("method", "header", "payload"):
         if getattr(arguments, flag) and arguments.callback_url is None:
             raise BadOption(f"--{flag} requires --callback-url")
@@ -54,7 +54,7 @@ def check_callback(arguments: argparse.Namespace) -> None:
 
 
 def callback_body(frame: DataFrame, arguments: argparse.Namespace) -> Column:
-    """The body; null where the URL is null. Raises BadOption."""
+    """The body of a callback; null where the URL is null. Raises BadOption."""
     url, kind = command_line.typed_column(frame, "--callback-url", arguments.callback_url)
     if kind.typeName() != "string":
         raise BadOption(f"--callback-url must be a string, not {kind.simpleString()}")
@@ -70,7 +70,7 @@ def callback_body(frame: DataFrame, arguments: argparse.Namespace) -> Column:
 
 
 def _headers(given: list[str]) -> dict[str, str]:
-    """Values by name. Raises BadOption, whose message omits the value: it may be a secret."""
+    """Values by name. Raises BadOption, whose message omits the value, which may be a secret."""
     found: dict[str, str] = {}
     for pair in given:
         name, colon, value = pair.partition(":")
@@ -87,13 +87,13 @@ def _headers(given: list[str]) -> dict[str, str]:
 
 
 RETENTION_S = 86_400
-"""A day: a run repeated within it recognises jobs that have ended, and creates none of them again."""
+"""A day. A run that is repeated within a day recognises jobs that have ended, and does not create them again."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=%]{1,255}")
 
 
 def add_flags(parser: argparse.ArgumentParser, *, due: bool = True) -> None:
-    """The flags that turn a row into a job. `due`: whether one of --due-at and --delay is required."""
+    """The flags that turn a row into a job. `due`: True if one of --due-at and --delay is required."""
     group = parser.add_argument_group("jobs", "EXPR is a Spark SQL expression over the columns of the input.")
     group.add_argument("--topic", required=True, help="the topic of the jobs")
     group.add_argument("--id", required=True, metavar="EXPR", help="like \"concat('example-close-order:', order_id)\"")
@@ -123,8 +123,8 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raises BadOption for mistakes that show without the input."""
-    if not _TOPIC.fullmatch(arguments.topic):  # a read would take `*` and `,` to mean several topics
+    """Raises BadOption for mistakes that can be found without reading the input."""
+    if not _TOPIC.fullmatch(arguments.topic):  # in a read, `*` and `,` would mean several topics
         raise BadOption(
             f"--topic must be 1 to 255 characters from A-Z a-z 0-9 . _ - : / @ # + = %XX, not {arguments.topic!r}"
         )
@@ -143,7 +143,7 @@ def options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def id_of(frame: DataFrame, arguments: argparse.Namespace) -> Column:
-    """The id, cast to a string, since a number is a fine id too. Raises BadOption."""
+    """The id, cast to a string, since a number is a valid id too. Raises BadOption."""
     return command_line.column(frame, "--id", arguments.id).cast("string").alias("id")
 
 
@@ -196,7 +196,7 @@ def frame_of(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
 
 
 def _required(content: Column, identity: Column) -> Column:
-    """The body, or an error: nobody would notice that a job lacks its URL until it is due."""
+    """The body, or an error if it is null: nobody would notice that a job lacks its URL until the job is due."""
     error = F.concat(F.lit("--callback-url is null for id "), F.coalesce(identity, F.lit("null")))
     return F.coalesce(content, F.raise_error(error)).alias("body")
 
@@ -232,9 +232,10 @@ def check_rate(rate: int | None) -> None:
 
 
 def write(frame: DataFrame, options: Mapping[str, str], rate: int | None = None) -> dict[str, int]:
-    """Write; return the `COUNTS` and `rows_per_second`, or nothing if the driver is remote (Spark Connect).
+    """Write; return the `COUNTS` and `rows_per_second`, or an empty dict if the driver is remote (Spark Connect).
 
-    `rate` limits the rows per second of the whole write. A single task sends then: only one can keep the rate exactly.
+    `rate` limits the rows per second of the whole write. A single task then sends all rows, since several tasks could
+    not keep the rate exactly.
     """
     if rate is not None:
         frame, options = frame.repartition(1), {**options, "rowsPerSecondPerTask": str(rate)}

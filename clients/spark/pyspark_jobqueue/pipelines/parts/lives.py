@@ -1,4 +1,4 @@
-"""Compares expected jobs with what a history knows about their lives, by id, and classifies each."""
+"""Compares expected jobs with their lives in a history, by id, and classifies each job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DELIVERED, _GIVEN_BACK = ("delivered", "taken"), ("released", "buried")
 
 def compared(wanted: DataFrame, events: DataFrame, tolerance_ms: int, end: float) -> DataFrame:
     """One row per expected id: `id`, `kinds` (several faults may apply), `state`, `expected` (due times), `delivered`
-    (its first delivery), `deliveries`, `lives`, `times`. `end`: until when the history is known, in unix seconds."""
+    (its first delivery), `deliveries`, `lives`, `times`. `end`: the end of the history, in unix seconds."""
     joined = wanted.join(_jobs(events), "id", "left")
     return joined.select(
         "id",
@@ -27,14 +27,14 @@ def compared(wanted: DataFrame, events: DataFrame, tolerance_ms: int, end: float
 
 
 def _lives(events: DataFrame) -> DataFrame:
-    """A row for each life: times in us, counts."""
+    """A row for each life of a job: times in us (`job_due` in ms), and counts."""
 
     def number(*what: str) -> Column:
         return F.count_if(F.col("what").isin(*what))
 
     at = F.unix_micros("time")
     is_delivery = F.col("what").isin(*_DELIVERED)
-    place = F.struct("ms", "branch", "seq", "n")  # a branch is told after what it replaces
+    place = F.struct("ms", "branch", "seq", "n")  # a branch comes after the events that it replaces
     return (
         events.filter("id > '' AND id < '~'")  # not the events of topics (no id) and schedules (~name)
         .groupBy("id", "life")
@@ -52,7 +52,7 @@ def _lives(events: DataFrame) -> DataFrame:
 
 
 def _jobs(events: DataFrame) -> DataFrame:
-    """A row for each id, over its lives."""
+    """A row for each id, aggregated over its lives."""
     return (
         _lives(events)
         .groupBy("id")
@@ -79,7 +79,7 @@ def _kinds(tolerance_ms: int, end_ms: int) -> Column:
         ("never_added", F.col("lives").isNull()),
         ("undelivered", ~was_delivered & ~is_over & (latest < end_ms)),
         ("late", was_delivered & (F.col("delivered") > latest * 1000)),
-        # Not counted: what its worker gave back. A delivery whose lease has ended may have done its work.
+        # Deliveries that the worker returned do not count. Those whose lease ended do: the work may have been done.
         ("twice", F.col("deliveries") - F.col("given_back") > 1),
         ("after_cancel", F.col("after_cancel")),
         ("dead", F.col("state") == "dead"),

@@ -1,5 +1,5 @@
 """Processing of one micro-batch of events. All of it is repeatable: Spark runs a micro-batch again, with the same rows,
-unless it saw it finish."""
+unless Spark has recorded that the micro-batch finished."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pyspark_jobqueue.pipelines.parts import command_line, comparison, events, j
 def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[str]:
     """Send the changes that the events (`rows`, from `events.parsed`) amount to; return the counts.
 
-    `name` names the folder of bad rows. Each micro-batch has its own, and keeps it when repeated. Raises JobQueueError
-    for a bad row if there is no folder for it.
+    `name` is the name of the folder for bad rows. Each micro-batch has its own name, and keeps it when repeated. Raises
+    JobQueueError for a bad row without --bad-rows.
     """
     judged = events.judged(rows, arguments).persist()
     try:
@@ -71,17 +71,17 @@ def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
 
 
 def _changed(rows: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
-    """Send deletes and updates. They go before the adds, which may have the same ids."""
+    """Send deletes and updates. They are sent before the adds, which may have the same ids."""
     written = _written(rows.withColumnRenamed("before", "action"), "changes", arguments)
     written["changed"] = written.pop("accepted", 0)
     return written
 
 
 def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace) -> Counter[str]:
-    """Send adds. An add keeps an existing job, since it may be a repeat. So existing jobs are looked up first:
+    """Send adds. An add keeps an existing job, since the add may be a repeat. So existing jobs are looked up first:
 
-    - An add that meets a deleted job came after the delete, and has to take effect: it replaces the tombstone.
-    - If an add meets a delayed job, the updates that followed the add are sent as updates.
+    - An add that finds a deleted job came after the delete, and must take effect: it replaces the tombstone.
+    - If an add finds a delayed job, the updates that followed the add are sent as updates.
     """
     looked = comparison.look_up(rows.selectExpr("*", "true AS asked"), command_line.connection(arguments)).persist()
     try:
@@ -102,8 +102,8 @@ def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace
 
 
 def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: str) -> Counter[str]:
-    """Write a part of the micro-batch. Each part has its own folder for refused rows, because the files in it are named
-    after the micro-batch."""
+    """Write a part of the micro-batch. Each part has its own folder for refused rows, because the paths inside depend
+    only on the micro-batch and the partition."""
     options = {
         **command_line.connection(arguments),
         **jobs.options(arguments),
