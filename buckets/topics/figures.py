@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, zip_longest
 
+from buckets.pages import chunks
 from buckets.scripts import Value
 from buckets.shards import Shards
 from buckets.topics.topics import AT_ONCE, Bin, Topics, bin_of, numbers_in
@@ -92,6 +93,7 @@ def _parts(counted: Mapping[str, Mapping[str, int]]) -> Iterator[list[Value]]:
 MOST_TOPICS = 2000
 _NAMED = 300  # the most fields that are read by their names; beyond that, all fields are read
 _SMALL = 512  # the most fields of a hash that Redis searches from the front for each name (hash-max-listpack-entries)
+_MOST_FIELDS = 2_000  # the most fields that a script reads by their names: a millisecond of Redis
 _OVERDUE_MS = _HOUR_MS  # jobs that are overdue for longer are found only by reading all fields
 
 
@@ -114,18 +116,41 @@ async def read_forecast(topics: Topics, topic: str | None, end_ms: int, within: 
     shards = range(len(topics.pool.keys))
     names = [topic] if topic else await _names(topics, within)
     forecast = Forecast(topics=len(names[:MOST_TOPICS]), left_out=len(names[MOST_TOPICS:]))
-    homes = [(shard, name) for name in names[:MOST_TOPICS] for shard in shards]
-    are_asked, sums = _AreAsked(end_ms), Counter[bytes]()
     named = await _named(topics, end_ms)
-    some = max(AT_ONCE, len(shards))
-    for at in range(0, len(homes), some):
-        await asyncio.gather(*(_add(forecast, sums, are_asked, topics, named, *home) for home in homes[at : at + some]))
+    if named:
+        await _add_named(forecast, topics, named, names[:MOST_TOPICS])
+    else:
+        await _add_all(forecast, topics, end_ms, [(shard, name) for name in names[:MOST_TOPICS] for shard in shards])
+    return forecast
+
+
+async def _add_named(forecast: Forecast, topics: Topics, named: Sequence[bytes], names: Sequence[str]) -> None:
+    """Add up the bins with these names, of so many topics at a time that no script takes long."""
+    bins = [bin_of(name) for name in named]
+    for some in chunks(names, max(_MOST_FIELDS // len(named), 1)):
+        for sums, by_topic, later in await topics.due_named(named, some, _SMALL):
+            for each, jobs in zip(bins, sums, strict=True):
+                if jobs:
+                    forecast.bins[each] += jobs
+            forecast.by_topic.update({name: jobs for name, jobs in zip(some, by_topic, strict=True) if jobs})
+            forecast.later += later
+
+
+async def _add_all(forecast: Forecast, topics: Topics, end_ms: int, homes: Sequence[tuple[int, str]]) -> None:
+    """Read whole histograms, and add up the bins that begin before a time."""
+    are_asked, sums = _AreAsked(end_ms), Counter[bytes]()
+
+    async def add(shard: int, topic: str) -> None:
+        async for names, values in topics.due_fields(shard, topic):
+            _count(forecast, sums, are_asked, topic, names, values)
+
+    for some in chunks(homes, max(AT_ONCE, len(topics.pool.keys))):
+        await asyncio.gather(*(add(*home) for home in some))
     for name, jobs in sums.items():
         if are_asked[name]:
             forecast.bins[bin_of(name)] += jobs
         else:
             forecast.later += jobs
-    return forecast
 
 
 class _AreAsked(dict[bytes, bool]):
@@ -153,25 +178,6 @@ async def _named(topics: Topics, end_ms: int) -> list[bytes]:
     widths = ((b"m%d", MINUTE_MS), (b"h%d", _HOUR_MS))
     names = [form % bin_ for form, width in widths for bin_ in range(begin_ms // width, -(-end_ms // width))]
     return names if len(names) <= _NAMED and not await topics.has_entries_before(begin_ms) else []
-
-
-async def _add(
-    forecast: Forecast,
-    sums: Counter[bytes],
-    are_asked: _AreAsked,
-    topics: Topics,
-    named: Sequence[bytes],
-    shard: int,
-    topic: str,
-) -> None:
-    if named and await topics.due_size(shard, topic) > _SMALL:
-        fields, delayed = await topics.due_named(shard, topic, named)
-        _count(forecast, sums, are_asked, topic, [*fields], [*fields.values()])
-        total = sum(numbers_in(fields.values()))
-        forecast.later += max(delayed - total, 0)  # jobs may have moved between the two reads
-        return
-    async for names, values in topics.due_fields(shard, topic):
-        _count(forecast, sums, are_asked, topic, names, values)
 
 
 def _count(

@@ -437,15 +437,14 @@ class Topics:
         size: int = await self._read(0, "HLEN", self.pool.keys[shard].due(topic))
         return size
 
-    async def due_named(self, shard: int, topic: str, names: Sequence[bytes]) -> tuple[dict[bytes, bytes], int]:
-        """The fields with these names in a topic's histogram in a shard, and how many delayed jobs the topic has
-        there."""
-        keys = self.pool.keys[shard]
-        values, delayed = await asyncio.gather(
-            self._read([None] * len(names), "HMGET", keys.due(topic), *names),
-            self._read(None, "HGET", keys.counts(topic), State.DELAYED.word),
-        )
-        return {name: value for name, value in zip(names, values, strict=True) if value}, number_in(delayed)
+    async def due_named(
+        self, bins: Sequence[bytes], names: Sequence[str], small: int
+    ) -> list[tuple[list[int], list[int], int]]:
+        """How many delayed jobs of some topics are in certain bins of their histograms: for each shard the jobs in each
+        bin, those of each topic, and how many are in other bins. `small`: bins of a histogram that is read whole."""
+        rest = (*bins, *names)
+        replies = await self._in_all(lambda each: self.pool.call("count_due", each, rest, small=small, asked=len(bins)))
+        return [(sums, numbers[::2], sum(numbers[1::2])) for sums, *numbers in replies]
 
     async def has_entries_before(self, time_ms: int) -> bool:
         """Whether a bucket still has an entry that was due before a time (ms since the epoch)."""

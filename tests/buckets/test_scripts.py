@@ -19,7 +19,7 @@ SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.sta
 READERS = (
     *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
     *("read_instances", "read_number", "read_stream", "walk", "totals", "known", "read_schedules", "count_live"),
-    *("audit_schedules", "read_figures", "read_operations", "count_topics", "lacking"),
+    *("audit_schedules", "read_figures", "read_operations", "count_topics", "count_due", "lacking"),
 )
 TAKE_ROOM = (
     *("add", "import", "import_schedules", "rewrite", "define", "occur", "put_schedule", "add_figures"),

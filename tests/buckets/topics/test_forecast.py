@@ -101,13 +101,13 @@ async def test_bins_read_by_their_names_say_the_same_as_all_bins(
     clock.advance(26 * HOUR + overdue)  # no timer runs: some are overdue
     topics, now = Topics(pool), await pool.now_ms()
     for end in (now + MINUTE, now + HOUR, now + 2 * HOUR):
-        monkeypatch.setattr(figures, "_NAMED", 300)
-        monkeypatch.setattr(figures, "_SMALL", 0)
-        named = await figures._named(topics, end)
-        assert bool(named) == (overdue < HOUR)
-        found = await read_forecast(topics, None, end), await read_forecast(topics, "t1", end)
         monkeypatch.setattr(figures, "_NAMED", 0)
-        assert found == (await read_forecast(topics, None, end), await read_forecast(topics, "t1", end))
+        found = await read_forecast(topics, None, end), await read_forecast(topics, "t1", end)
+        monkeypatch.setattr(figures, "_NAMED", 300)
+        assert bool(await figures._named(topics, end)) == (overdue < HOUR)
+        for small in (0, 512):
+            monkeypatch.setattr(figures, "_SMALL", small)
+            assert found == (await read_forecast(topics, None, end), await read_forecast(topics, "t1", end))
         assert found[0].bins.total() > 0 and found[0].bins.total() + found[0].later == 200
 
 
