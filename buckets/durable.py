@@ -265,7 +265,7 @@ class DurablePool:
         *,
         settles: bool = False,
     ) -> list[str | JobQueueError]:
-        """As `Pool.finish`, but `sent` is never called: pops use another connection."""
+        """As `Pool.finish`, but never calls `sent`: pops use another connection, on which no order to these holds."""
         work = partial(self._pool.finish, within=within, settles=settles)
         return await self._change([job_id for job_id, _ in jobs], jobs, work)
 

@@ -54,7 +54,7 @@ def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
 
 
 class Switch(NamedTuple):
-    """The settings of events that are on."""
+    """The settings for recording events, where recording is on."""
 
     entries: int
     """The most entries that the stream of a shard may have."""

@@ -80,7 +80,7 @@ class Notifier:
         self._listeners.append(listener)
 
     def alarm(self, shard: int, bucket: int) -> asyncio.Event:
-        """An event that is set when a bucket may have an entry earlier than all entries that its timer knows of."""
+        """An event that is set when a bucket may have an entry earlier than any that the bucket's timer knows of."""
         return self._alarms.setdefault((shard, bucket), asyncio.Event())
 
     def free(self, shard: int) -> asyncio.Event:

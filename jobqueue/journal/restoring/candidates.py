@@ -277,8 +277,8 @@ class Past:
         return last
 
     async def then(self, rows: dict[str, JobRow]) -> dict[str, JobRow | str]:
-        """By id, the row of each job as it was then, or the count of `Sums` that says why the job does not come
-        back."""
+        """By id, each job's row as it was at `as_of`, or the name of the count in `Sums` that says why the job does not
+        come back."""
         lived = {row.id: row for row in rows.values() if row.ended is None or row.ended > self._as_of}
         told, since = await self._told(list(lived)), await self._since(list(lived))
         return {

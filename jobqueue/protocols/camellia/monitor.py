@@ -104,7 +104,7 @@ class Monitor:
             self._seen.gets[topic] += 1
 
     def stop(self) -> None:
-        """Stop counting minutes."""
+        """Stop counting."""
         if self._task:
             self._task.cancel()
             self._task = None

@@ -94,7 +94,7 @@ def _misfit(wrong: Misfit, read: dict[str, Any]) -> BadRequest:
 
 
 def _bad_field(command: object, field: str, part: str | None, value: object) -> BadField:
-    """The refusal of a field, or of a part of a field that is an object."""
+    """The refusal of a field, or, if the field is an object, of one part of it."""
     if part is None:
         return bad_value(field, command, value)
     return bad_value(f"{field}.{part}", command, value.get(part) if isinstance(value, dict) else None)

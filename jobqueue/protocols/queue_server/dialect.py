@@ -215,8 +215,8 @@ class Datagrams(asyncio.DatagramProtocol):
                 self._dialect.tools.give_back(asker.reserved)
 
     def _reached(self, addr: tuple[Any, ...]) -> tuple[str, int]:
-        """The host and port that a client has sent to. A socket that is open on all addresses does not know the host;
-        it is then the address from which an answer goes to that client."""
+        """The host and port that a client has sent to. A socket that is open on all addresses does not know the host:
+        then the host is the local address from which an answer goes to that client."""
         assert self._transport is not None
         own: socket.socket = self._transport.get_extra_info("socket")
         host, port = own.getsockname()[:2]

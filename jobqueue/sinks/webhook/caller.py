@@ -104,7 +104,7 @@ class HostSlots:
 
     @contextlib.asynccontextmanager
     async def at(self, host: str, *, patient: bool) -> AsyncIterator[None]:
-        """A slot at a host. Raises Full; if `patient`, waits instead for as long as it takes."""
+        """A slot at a host. Raises Full if none becomes free in time; with `patient`, waits for as long as it takes."""
         slots = self._hosts.setdefault(host, _Slots(asyncio.Semaphore(self._per_host)))
         slots.here += 1
         try:

@@ -81,7 +81,7 @@ class Progress:
         self._printed_at = time.monotonic()
 
     def add(self, rows: int) -> None:
-        """Count rows that have been answered."""
+        """Count rows that the service has answered."""
         self._rows += rows
         passed = time.monotonic() - self._printed_at
         if passed >= _EVERY_S:
