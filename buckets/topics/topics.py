@@ -442,7 +442,7 @@ class Topics:
     ) -> list[tuple[list[int], list[int], int]]:
         """How many delayed jobs of some topics are in certain bins of their histograms: for each shard the jobs in each
         bin, those of each topic, and how many are in other bins. `small`: bins of a histogram that is read whole."""
-        rest = (*bins, *names)
+        rest: list[Value] = [*bins, *names]
         replies = await self._in_all(lambda each: self.pool.call("count_due", each, rest, small=small, asked=len(bins)))
         return [(sums, numbers[::2], sum(numbers[1::2])) for sums, *numbers in replies]
 
