@@ -24,6 +24,8 @@ from buckets import (
     Schedule,
     Schedules,
     Time,
+    Topics,
+    read_forecast,
     read_instances,
 )
 from buckets.events.restoring import Lost, Restoring
@@ -189,12 +191,16 @@ async def keep_schedules(redis: Redis) -> None:
 
 
 async def keep_figures(redis: Redis) -> None:
-    """Figures of a topic, which a service adds every ten seconds, and the one above may not have lived that long."""
+    """Figures of a topic, which a service adds every ten seconds, and the one above may not have lived that long; and
+    the forecast of the next hour."""
     pool = await Pool.open(redis)
     figures = Figures(pool, 48, 100)
     await figures.add({"": {"adds": 1}, "t": {"adds": 1}})
     minute = await pool.now_ms() // 60_000
     assert [numbers async for _, numbers in figures.read("t", minute - 1, minute)] == [{"adds": 1}]
+    await pool.add([NewJob(f"job{number}", "t", b"1", delay_ms=60_000) for number in range(40)])
+    forecast = await read_forecast(Topics(pool), None, await pool.now_ms() + 3_600_000)
+    assert forecast.bins.total() == 40
     await pool.close()
 
 

@@ -15,7 +15,8 @@ from tests.access.scopes.scope_model import VIRTUAL, Command, Scope, Snapshot
 TOPICS = ("alpha-one", "alpha-two", "bravo-one", "bravo-two", "charlie", "delta")
 _PREFIXED = [f"{topic}:{letter}" for topic in TOPICS[:5] for letter in "vw"]
 _BASES = ["idyyyy", "fan-out:v", "fan-in:v"]
-_COPIES = [f"{base}@{topic}" for base in _BASES for topics in VIRTUAL.values() for topic in topics]
+_OWN = [f"{topic}:own" for topic in VIRTUAL]  # that tokens with ids of their own add: nobody else has one in their way
+_COPIES = [f"{base}@{topic}" for base in (*_BASES, *_OWN) for topics in VIRTUAL.values() for topic in topics]
 IDS = (*(f"id{letter * 4}" for letter in "abcdefgh"), *_PREFIXED, *_COPIES)
 NAMES = (*(f"plan{letter * 4}" for letter in "abcd"), *(f"{topic}:plan" for topic in TOPICS[:5]))
 FAR_S = 50_000  # nothing falls due, ends its lease or is forgotten during a run
@@ -92,7 +93,7 @@ def _add(world: World, scope: Scope) -> Command:
     topic = rng.choice([*VIRTUAL]) if world.chance(0.12) else world.topic(scope)
     job_id = rng.choice(_BASES) if topic in VIRTUAL else rng.choice(IDS)
     if scope.own_ids and world.chance(0.7):
-        job_id = f"{topic}:{rng.choice('vw')}" if topic not in VIRTUAL else f"{topic}:v"
+        job_id = f"{topic}:{rng.choice('vw' if topic not in VIRTUAL else ['v', 'own', 'own'])}"
     add = {
         **{
             "topic": topic,
