@@ -202,7 +202,7 @@ class Web:
             connection.complete(self.answer(refused, request_id, connection))
             return None
         begun = self._fast_path.begin(data, request_id, connection, grant)
-        if begun is None or isinstance(begun, Read):
+        if begun is None or isinstance(begun, tuple):
             connection.complete(self.answer(data, request_id, connection, begun))
             return None
         return begun

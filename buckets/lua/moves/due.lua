@@ -66,9 +66,9 @@ local FRONT, SMALL = 128, 256  -- bytes of a record that show whether it is simp
 -- topic; their entries in the bucket; their records; and the headers and the ids of the other jobs. Removes from `push` the
 -- jobs that it hands out; otherwise only reads.
 local function hand_out(push, raws, headers, ids)
-  -- include: pauses first_delivery
+  -- include: pauses
   local LARGE = 4096  -- bytes; larger records are left to the pop, which counts bytes
-  local sub = string.sub
+  local sub, FIRST = string.sub, struct.pack(DELIVERY, 1, 1, 0, now_us)
   local was = string.char(ready) .. struct.pack('>I6', now_ms)  -- the state before a delivery, see buckets/events
   local given, straight, members, records = {}, {}, {}, {}
 
@@ -103,8 +103,9 @@ local function hand_out(push, raws, headers, ids)
       local ends = from_ms + ttr
       head_of, block_of, front, over = head, block, nil, whole(ends)
       if ttr > 0 and (block == '' or flags % 32 < OPTIONAL) then
-        local rest = struct.pack('>I4HI4', ttr, tries, (number + 1) % 4294967296)
-        front = delivered_front(raw, flags - delayed, level, ends, rest, sub(raw, SHORT + 1, #head), block)
+        front = string.char(VERSION, LONG, flags - delayed + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
+          .. sub(raw, 6, 18) .. struct.pack('>I6I4HI4', ends, ttr, tries, (number + 1) % 4294967296) .. FIRST
+          .. sub(raw, SHORT + 1, #head) .. block
       end
     end
     if front and #raw <= LARGE then return front .. sub(raw, #head + 1), over end
@@ -115,9 +116,10 @@ local function hand_out(push, raws, headers, ids)
     local queue, jobs = queue_of(topic), group.jobs
     while queue and queue.taken < #queue and #jobs < group.most do
       if #jobs == group.served then
-        local n, _
-        n, _, group.block, group.at = worker_at(group.workers, group.at)
-        group.served = group.served + 2 * n
+        local n, size = struct.unpack('>HH', group.workers, group.at)
+        local worker = sub(group.workers, group.at + 4, group.at + 3 + size)
+        group.block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
+        group.served, group.at = group.served + 2 * n, group.at + 4 + size
       end
       local entry = queue[queue.taken + 1]
       local id = sub(entry, string.find(entry, ':', 1, true) + 1)

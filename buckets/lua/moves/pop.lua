@@ -6,7 +6,7 @@
 --   if none is paused, -2 if all are paused until an explicit resume; the jobs as they are now
 -- fails: never
 -- repeat: no
--- include: clock indexes fast_path pauses events first_delivery
+-- include: clock indexes fast_path pauses events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -81,6 +81,7 @@ local worker, block, served, next_at = '', '', 0, 1
 local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front, event  -- of the previous job, usually equal
 local live, deliver, commit_all
 local sub, read = string.sub, redis.pcall
+local FIRST = struct.pack(DELIVERY, 1, 1, 0, now_us)
 next_list()
 while list and found < want and looked < MOST and not full do
   n = n + 1
@@ -89,9 +90,10 @@ while list and found < want and looked < MOST and not full do
     next_list()
   else
     if found == served then
-      local jobs
-      jobs, worker, block, next_at = worker_at(workers, next_at)
-      served = served + jobs
+      local jobs, size = struct.unpack('>HH', workers, next_at)
+      worker = sub(workers, next_at + 4, next_at + 3 + size)
+      block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
+      served, next_at = served + jobs, next_at + 4 + size
     end
     local entry = entries[n]
     local colon = string.find(entry, ':', 1, true)
@@ -108,7 +110,8 @@ while list and found < want and looked < MOST and not full do
         ttr_now, tries, number = struct.unpack('>I4HI4', raw, 25)
         mark_of, over = whole(number), from_ms + ttr_now
         score = whole(over)
-        front = delivered_front(raw, flags - ready, level, over, sub(raw, 25, SHORT), topic, block)
+        front = string.char(VERSION, LONG, flags - ready + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
+          .. sub(raw, 6, 18) .. struct.pack('>I6', over) .. sub(raw, 25, SHORT) .. FIRST .. topic .. block
         event = told and string.char(ready) .. sub(raw, 19, 24) .. front
       end
       if not head or ttr_now == 0 or ttr or mark ~= mark_of or (block ~= '' and flags % 32 >= OPTIONAL) then

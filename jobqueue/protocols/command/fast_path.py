@@ -55,7 +55,7 @@ class FastPath:
             return found
         begin = self._begin if grant.everything else self._begin_if_admitted
         try:
-            return begin(found.commands, request_id, client, grant, is_array=found.is_array) or found
+            return begin(found[0], request_id, client, grant, is_array=found[1]) or found
         except BadRequest:
             return found
 

@@ -8,7 +8,7 @@ service refuses them as unknown, and does not list them.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 import orjson
@@ -33,11 +33,8 @@ MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
 
 
-class Read(NamedTuple):
-    """A request as it was read. Its commands are not checked yet."""
-
-    commands: list[Command]
-    is_array: bool
+Read = tuple[list[Command], bool]
+"""A request as it was read: its commands, which are not checked yet, and whether it is an array."""
 
 
 def read(data: bytes) -> Read | None:
@@ -45,14 +42,14 @@ def read(data: bytes) -> Read | None:
     try:
         if not data.isascii():
             data.decode()
-        if not _is_array(data):
-            return Read([ONE.decode(data)], False)
+        if data[:1] == b"{" or not _is_array(data):
+            return [ONE.decode(data)], False
         if len(data) > SHORT:
-            parts(data)  # checks their number: a million commands would hold up the process
+            parts(data)  # a million commands, good or bad, would hold up the process
         commands = MANY.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest):
         return None
-    return Read(commands, True) if 0 < len(commands) <= MOST else None
+    return (commands, True) if 0 < len(commands) <= MOST else None
 
 
 def _is_array(data: bytes) -> bool:
@@ -62,7 +59,7 @@ def _is_array(data: bytes) -> bool:
 def parse(data: bytes, max_body_bytes: int, found: Read | None = None) -> Command:
     """Read and check one command. `found`: what `read` returned. Raises BadRequest."""
     try:
-        command: Command = found.commands[0] if found else ONE.decode(data)
+        command: Command = found[0][0] if found else ONE.decode(data)
         check(command, max_body_bytes)
     except (msgspec.DecodeError, RecursionError, BadRequest) as error:
         raise explained(error, data) from None
@@ -75,8 +72,8 @@ def parse_many(data: bytes, max_body_bytes: int, found: Read | None = None) -> l
     found = found or read(data)
     if found:
         with contextlib.suppress(BadRequest):
-            check_all(found.commands, max_body_bytes)
-            return [*found.commands]
+            check_all(found[0], max_body_bytes)
+            return [*found[0]]
     return [_parsed(bytes(part), max_body_bytes) for part in parts(data)]
 
 
