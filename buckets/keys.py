@@ -38,7 +38,7 @@ FAMILIES = {
     "RATE": "rate:",  # of shard 0: + token      hash: how full the bucket of a token's rate is; expires
     "ACTIONS": "actions",  # of shard 0: stream: what people and operators did, for the command `actions`
     "OPERATIONS": "ops",  # of shard 0: zset: id of an operation -> ms when it was planned
-    "OPERATION": "op:",  # + id             hash: an operation (shard 0), and its progress in this shard; expires
+    "OPERATION": "op:",  # + id             hash: in shard 0 an operation; in each shard its progress there; expires
     "FIGURES": "f:",  # of shard 0: + minute[:topic]  hash: what happened in that minute; expires
     "FIGURED": "figured",  # of shard 0: zset: topic with such figures -> ms when some were last added; expires
     "BELL": "bell",  # a channel, not a key

@@ -161,7 +161,7 @@ def sizing_command(
 
 
 def _load(jobs: int | None, rate: float | None, delay: float | None) -> tuple[int, float]:
-    """Jobs delayed at once, and jobs a second. Raises UsageError."""
+    """The number of jobs that are delayed at the same time, and the jobs per second. Raises UsageError."""
     if jobs is not None and delay and rate is None:
         return jobs, jobs / delay
     if rate is None or (jobs is None and delay is None):

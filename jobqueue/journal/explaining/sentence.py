@@ -170,7 +170,7 @@ def _unpolled_since(job: Job, standing: Standing, now: Now) -> str:
     """Since when the topic has not been polled: a poll would have found this job, which was ready by then, and no job
     of its topic was delivered later."""
     since = clock(max(job.next * 1000, now.last_delivery or 0), standing.now_us)
-    return f"{since[:-7]} UTC"  # to the minute, which is how exactly the journal knows
+    return f"{since[:-7]} UTC"  # to the minute: the journal knows it no more precisely
 
 
 def _last_delivery(minute_us: int) -> str:
