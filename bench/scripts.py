@@ -144,7 +144,8 @@ class Scripts(Way):
         return [self.call("pop", ["work"], bucket=turn % self.pool.buckets, **fixed) for turn in turns]
 
     def finish(self, batch: int, retention_ms: int) -> list[list[Command]]:
-        return [self.call("finish", [value for job in jobs for value in job]) for jobs in parts(self.leases, batch)]
+        ends = [[value for job in jobs for value in job] for jobs in parts(self.leases, batch)]
+        return [self.call("finish", each, within="", settles=0) for each in ends]
 
     def check(self, phase: str, replies: Sequence[Any]) -> None:
         if phase == "due":

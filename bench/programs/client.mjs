@@ -1,5 +1,5 @@
 /** The Node client, as bare.py says. */
-import { Client, Worker } from '../../../clients/node/src/index.js';
+import { Client, Worker } from '../../clients/node/src/index.js';
 
 const BATCH = 100;
 const [url, kind, amount, topic] = process.argv.slice(2);

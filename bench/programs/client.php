@@ -8,7 +8,7 @@ use JobQueue\Client\Client;
 use JobQueue\Client\Job;
 use JobQueue\Client\Worker;
 
-require dirname(__DIR__, 3) . '/clients/php/autoload.php';
+require dirname(__DIR__, 2) . '/clients/php/autoload.php';
 
 const BATCH = 100;
 
