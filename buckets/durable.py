@@ -265,7 +265,7 @@ class DurablePool:
         *,
         settles: bool = False,
     ) -> list[str | JobQueueError]:
-        """As `Pool.finish`, but never calls `sent`: pops use another connection, on which no order to these holds."""
+        """As `Pool.finish`, but never calls `sent`: pops use another connection, so nothing orders them after these."""
         work = partial(self._pool.finish, within=within, settles=settles)
         return await self._change([job_id for job_id, _ in jobs], jobs, work)
 

@@ -113,14 +113,14 @@ async def read_forecast(topics: Topics, topic: str | None, end_ms: int, within: 
     """The forecast of a topic, or of all topics that are within (see within.py), until a time (ms since the epoch). It
     includes jobs in back-off, but not leases or ready jobs with a ttl. Without a topic, the most recently used topics
     are added up, and the others are left out."""
-    shards = range(len(topics.pool.keys))
-    names = [topic] if topic else await _names(topics, within)
-    forecast = Forecast(topics=len(names[:MOST_TOPICS]), left_out=len(names[MOST_TOPICS:]))
+    known = [topic] if topic else await _names(topics, within)
+    names = known[:MOST_TOPICS]
+    forecast = Forecast(topics=len(names), left_out=len(known) - len(names))
     named = await _named(topics, end_ms)
     if named:
-        await _add_named(forecast, topics, named, names[:MOST_TOPICS])
+        await _add_named(forecast, topics, named, names)
     else:
-        await _add_all(forecast, topics, end_ms, [(shard, name) for name in names[:MOST_TOPICS] for shard in shards])
+        await _add_all(forecast, topics, end_ms, names)
     return forecast
 
 
@@ -136,13 +136,14 @@ async def _add_named(forecast: Forecast, topics: Topics, named: Sequence[bytes],
             forecast.later += later
 
 
-async def _add_all(forecast: Forecast, topics: Topics, end_ms: int, homes: Sequence[tuple[int, str]]) -> None:
+async def _add_all(forecast: Forecast, topics: Topics, end_ms: int, names: Sequence[str]) -> None:
     """Read whole histograms, and add up the bins that begin before a time."""
+    homes = [(shard, name) for name in names for shard in range(len(topics.pool.keys))]
     are_asked, sums = _AreAsked(end_ms), Counter[bytes]()
 
     async def add(shard: int, topic: str) -> None:
-        async for names, values in topics.due_fields(shard, topic):
-            _count(forecast, sums, are_asked, topic, names, values)
+        async for fields, values in topics.due_fields(shard, topic):
+            _count(forecast, sums, are_asked, topic, fields, values)
 
     for some in chunks(homes, max(AT_ONCE, len(topics.pool.keys))):
         await asyncio.gather(*(add(*home) for home in some))

@@ -65,6 +65,7 @@ async def delete(engine: Engine, command: inner.Delete, handover: Handover) -> A
     return native.deleted(command, was)
 
 
+# The native functions read the fields that these structs add.
 ONE[inner.Release] = native.release
 ONE[inner.Bury] = native.bury
 

@@ -202,20 +202,20 @@ class Web:
             connection.complete(self.answer(refused, request_id, connection))
             return None
         begun = self._fast_path.begin(data, request_id, connection, grant)
-        if begun is None or isinstance(begun, tuple):
+        if begun is None or isinstance(begun, tuple):  # what was read of the request
             connection.complete(self.answer(data, request_id, connection, begun))
             return None
         return begun
 
     async def answer(
-        self, data: bytes | JobQueueError, request_id: str, client: Client, read: Read | None = None
+        self, data: bytes | JobQueueError, request_id: str, client: Client, found: Read | None = None
     ) -> None:
-        """Answer a request: see `respond`. `data`: its body, or the reason why it is refused unread; `read`: what was
+        """Answer a request: see `respond`. `data`: its body, or the reason why it is refused unread; `found`: what was
         already read of the body."""
         protocol = self._protocol
 
         async def work(reserved: list[Job]) -> Reply:
-            return await protocol.handle(data, reserved, read) if isinstance(data, bytes) else protocol.refuse(data)
+            return await protocol.handle(data, reserved, found) if isinstance(data, bytes) else protocol.refuse(data)
 
         await respond(self._engine.give_back, work, request_id, client)
 

@@ -6,8 +6,8 @@
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-local small = tonumber(ARGV[1])  -- integer: bins of a histogram that is read whole, at most
+local never = KEYS[2]  -- none: declared, but the key never exists
+local small = tonumber(ARGV[1])  -- integer: the most bins of a histogram that is read whole
 local asked = tonumber(ARGV[2])  -- integer: how many bins
 local rest = {unpack(ARGV, 3)}  -- strings: their names, and the topics
 local sums, place_of, names = {}, {}, {}
@@ -18,13 +18,16 @@ local function number(value)
   return type(value) == 'string' and tonumber(string.match(value, '^%-?%d+$')) or 0
 end
 
+local due  -- of the current topic
+local function add(place, value)
+  local jobs = number(value)
+  sums[place], due = sums[place] + jobs, due + jobs
+end
+
 local reply = {sums}
 for at = asked + 1, #rest do
-  local topic, due = rest[at], 0
-  local function add(place, value)
-    local jobs = number(value)
-    sums[place], due = sums[place] + jobs, due + jobs
-  end
+  local topic = rest[at]
+  due = 0
   local size = redis.pcall('HLEN', DUE .. topic)
   if type(size) == 'number' and size > small then
     for place, value in ipairs(redis.call('HMGET', DUE .. topic, unpack(names))) do

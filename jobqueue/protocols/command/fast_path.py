@@ -99,18 +99,17 @@ class FastPath:
         self, adds: Sequence[Add], request_id: str, client: Caller, within: str, *, is_array: bool
     ) -> Cancellable | None:
         nameless = [command for command in adds if command.id is None]
-        adding = None
+        begun = None
         try:
             jobs = self._prepared(adds)
             if jobs is not None:
                 adding = Changing(ADD, adds, self._desk, client, request_id, is_array=is_array)
-                if not self._engine.lanes.add(jobs, adding.take, within):
-                    adding = None
+                begun = adding if self._engine.lanes.add(jobs, adding.take, within) else None
         finally:
-            if adding is None:
+            if begun is None:
                 for command in nameless:  # the complete path must not see generated ids
                     command.id = None
-        return adding
+        return begun
 
     def _prepared(self, adds: Sequence[Add]) -> list[Prepared] | None:
         """The jobs of adds, or None if one of the adds is not plain. Raises BadRequest for an invalid add."""

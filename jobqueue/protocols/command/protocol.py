@@ -106,11 +106,10 @@ class CommandProtocol:
         self._commands = commands
         self._max_body_bytes = settings.max_body_bytes
 
-    async def handle(self, data: bytes, reserved: list[Job], read: Read | None = None) -> Reply:
-        """The reply to a request with this body. `read`: the request, if it was already read; `reserved`: see
-        `Commands.answer`."""
+    async def handle(self, data: bytes, reserved: list[Job], found: Read | None = None) -> Reply:
+        """The reply to a request with this body. `found`: what `read` returned; `reserved`: see `Commands.answer`."""
         try:
-            commands, is_array = self.parse(data, read)
+            commands, is_array = self.parse(data, found)
         except Exception as error:
             return self.refuse(error)
         return self.render(await self._commands.answer(commands, reserved), is_array)
