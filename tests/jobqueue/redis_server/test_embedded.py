@@ -115,7 +115,8 @@ def own() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
 async def watched(service: EmbeddedRedis) -> AsyncIterator[None]:
     task = asyncio.create_task(service.watch())
     yield
-    task.cancel()
+    async with service._changing:  # cancelled while it asks which server it started, redis-py leaves a connection open
+        task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
