@@ -1,8 +1,8 @@
 """`jobqueue healthcheck`: says by its exit code whether the service on this machine is ready.
 
 Container engines run it every few seconds. So it imports only the modules of the standard library that it needs, and
-has its own code to read the few settings that it needs. The rules are those of `jobqueue.settings`, which takes ten
-times as long.
+has its own code to read the few settings that it needs. The rules are those of `jobqueue.settings`, which takes three
+times its CPU time to load.
 """
 
 from __future__ import annotations
