@@ -40,6 +40,7 @@ VIEWERS = 5
 CLICK_S = 0.5  # between a page and the next click
 LOOKS = 60  # of each kind
 QUIET_S = 20.0
+COMPUTED = 0.15  # of a processor: what a console with so many viewers takes, and their browsers
 RATE = 9_000  # jobs a second that the kick is asked for: a million within 120 s
 
 
@@ -181,6 +182,18 @@ def view_all(url: str) -> list[float]:
     return asyncio.run(viewed())
 
 
+def compute() -> None:
+    """Use as much of a processor as a console with several viewers, and ask nothing: shows what of their cost is
+    that of any program on the machine."""
+    os.nice(10)  # like a console
+    end = time.monotonic() + QUIET_S
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        while time.monotonic() - begun < COMPUTED * CLICK_S / VIEWERS:
+            sum(range(1000))
+        time.sleep((1 - COMPUTED) * CLICK_S / VIEWERS)
+
+
 async def viewers(client: Client, redis: str) -> None:
     """Pops without and with people who look, in turns: at the instance that the pops ask, and at one of their own."""
     async with console(client.url) as url:
@@ -200,18 +213,22 @@ async def viewers(client: Client, redis: str) -> None:
 
 async def looked_at(client: Client, url: str, where: str) -> None:
     """What people who look at a console cost pops."""
-    quiet, busy, pages = [], [], []
+    quiet, busy, computed, pages = [], [], [], []
     for _ in range(2):
         quiet += await pops_during(client, asyncio.sleep(QUIET_S))
         with ProcessPoolExecutor(1) as process:
             looking = asyncio.get_running_loop().run_in_executor(process, view_all, url)
             busy += await pops_during(client, looking)
         pages += looking.result()
+        with ProcessPoolExecutor(1) as process:
+            computed += await pops_during(client, asyncio.get_running_loop().run_in_executor(process, compute))
     print(f"{VIEWERS} viewers of {where}:")
     show("pages", pages)
     show("pops without them", quiet)
     show("pops with them", busy)
-    print(f"p99 of pops times {percentile(busy, 99) / percentile(quiet, 99):.2f}   (target: 1.2)")
+    show("pops beside a process that only computes", computed)
+    times, control = (percentile(each, 99) / percentile(quiet, 99) for each in (busy, computed))
+    print(f"p99 of pops times {times:.2f}   (target: 1.2); beside the process that only computes {control:.2f}")
 
 
 async def ended(client: Client, operation: str) -> dict[str, Any]:

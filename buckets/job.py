@@ -28,9 +28,8 @@ class State(enum.IntEnum):
     FINISHED = 5
     DELETED = 6
 
-    @property
-    def word(self) -> str:
-        return self.name.lower()
+    def __init__(self, _number: int) -> None:
+        self.word = self.name.lower()
 
 
 def later_ms(job_id: str, most_ms: int) -> int:

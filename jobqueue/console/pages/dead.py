@@ -16,7 +16,7 @@ from jobqueue.console.visit import Visit
 
 CAUSES = ("", "tries", "ttl", "buried")
 _MOST_PAGES = 10
-_LOOKED = 1000  # dead letters that a page examines
+_LOOKED = 10  # requests of a hundred dead letters each that a page examines
 _MOST_SHOWN = 200
 _MOST_GROUPS = 12
 _EXPORTED = 100  # dead letters per request
@@ -29,9 +29,12 @@ async def show(visit: Visit) -> web.StreamResponse:
         return await _topics(visit)
     cause, reason, prefix = visit.choice("cause", CAUSES), visit.text("reason", 1000), visit.text("prefix")
     cursor, begin = visit.text("cursor", 500), visit.moment("from")
-    page = await visit.ask("peek", topic=topic, state="dead", count=_LOOKED, body=False, **place_of(cursor, begin))
-    found = [job for job in page["jobs"] if matches(job, cause, reason, prefix)]
-    groups = Counter((job.get("cause", ""), job.get("reason") or "") for job in page["jobs"])
+    pages, following = await visit.pages(
+        "peek", _LOOKED, topic=topic, state="dead", body=False, **place_of(cursor, begin)
+    )
+    looked = [job for page in pages for job in page["jobs"]]
+    found = [job for job in looked if matches(job, cause, reason, prefix)]
+    groups = Counter((job.get("cause", ""), job.get("reason") or "") for job in looked)
     return visit.page(
         "dead_letters",
         f"Dead letters of {topic}",
@@ -46,11 +49,11 @@ async def show(visit: Visit) -> web.StreamResponse:
             "from": None if begin is None else rfc3339(begin),
         },
         groups=groups.most_common(_MOST_GROUPS),
-        looked=len(page["jobs"]),
+        looked=len(looked),
         matching=len(found),
         found=found[:_MOST_SHOWN],
         cursor=cursor,
-        following=page["cursor"],
+        following=following,
     )
 
 
