@@ -57,11 +57,11 @@ async def _sparks(visit: Visit, topics: Sequence[str]) -> dict[str, Spark]:
     others: a question continues even if nobody waits for it."""
     since, turns = time.time() // 60 * 60 + 60 - _SPARK_S, asyncio.Semaphore(_SPARKS_AT_ONCE)
 
-    async def look(topic: str) -> Past:
+    async def figures(topic: str) -> Past:
         async with turns:
             return await look_aside(visit, topic, since=since)
 
-    looks = {topic: asyncio.create_task(look(topic)) for topic in topics}
+    looks = {topic: asyncio.create_task(figures(topic)) for topic in topics}
     if looks:
         await asyncio.wait(looks.values(), timeout=_SPARKS_WITHIN_S)
     sparks = {}
