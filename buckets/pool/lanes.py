@@ -21,9 +21,8 @@ from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable
 from buckets.job import Job
-from buckets.keys import shard_of
 from buckets.pool.codec import Prepared, new_in_runs, pack_groups, read_finished, read_results
-from buckets.pool.limits import Closed
+from buckets.pool.limits import Closed, Limits
 from buckets.pool.pop_search import Ask, Popped, read_reply, turns, way_of
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
@@ -124,24 +123,29 @@ class SharedPop:
         self._jobs: list[Job] = []
         self._last = Popped()
 
+    @property
+    def wanted(self) -> int:
+        """How many jobs the pops still want."""
+        return self._want - len(self._jobs)
+
     def arguments(self, bucket: int) -> dict[str, Value]:
         """The arguments of the next script."""
         served = len(self._jobs)
         return {
             "bucket": bucket,
-            "want": self._want - served,
+            "want": self.wanted,
             "room": max(self._room, 0),
             "always": 0 if served else 1,
             "ttr": self.ask.ttr,
             "workers": turns([(count, ask.worker) for ask, count, _ in self._pops], served),
         }
 
-    def take(self, popped: Popped, cut_short: bool) -> bool:
-        """Record the reply of a script. `cut_short`: whether the script stopped early. Returns whether another script
-        must continue."""
+    def take(self, popped: Popped, more: bool) -> bool:
+        """Record the reply of a script. `more`: whether there may be more jobs, since the script stopped early or
+        another shard was not asked yet. Returns whether another script must continue."""
         self._last, jobs = popped, popped.jobs
         self._jobs += jobs
-        if not cut_short:
+        if not more:
             return False
         self._room -= sum([len(job.raw) for job in jobs])
         return len(self._jobs) < self._want and (self._room > 0 or not self._jobs)
@@ -184,21 +188,66 @@ class Late(Unanswered):
     """Redis did not answer in time; it may or may not have done the work."""
 
 
+class Pops:
+    """The pops of concurrent callers. A script of pops is expensive to start, so pops that arrive while one is in
+    flight are collected, as with a database's group commit, and sent when it is answered, or after 10 ms."""
+
+    def __init__(self, send: Callable[[SharedPop], None]) -> None:
+        """`send`: begins to serve similar pops; `ended` must follow."""
+        self.collected: list[tuple[Ask, int, Done]] = []
+        self._send_alike = send
+        self._in_flight = 0
+        self._patience: asyncio.TimerHandle | None = None
+
+    def withdraw(self, done: Done) -> None:
+        """Forget a pop whose caller is gone, if it was not sent yet."""
+        self.collected = [pop for pop in self.collected if pop[2] is not done]
+
+    def send_in_time(self) -> None:
+        """Send the pops, unless others are in flight."""
+        if not self._in_flight:
+            self.send()
+        elif self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(_LONGEST_S, self.send)
+
+    def send(self) -> None:
+        """Send the pops now."""
+        if self._patience:
+            self._patience.cancel()
+            self._patience = None
+        pops, self.collected = self.collected, []
+        alike: dict[Any, list[tuple[Ask, int, Done]]] = {}
+        for pop in pops:
+            ask, count, _ = pop
+            alike.setdefault((*ask[:4], bool(ask.worker)) if count == 1 else id(pop), []).append(pop)
+        for some in alike.values():
+            for first in range(0, len(some), MOST):
+                self._in_flight += 1
+                self._send_alike(SharedPop(some[first : first + MOST]))
+
+    def ended(self) -> bool:
+        """Note that similar pops were served; returns whether others may be sent."""
+        self._in_flight -= 1
+        return bool(self.collected) and not self._in_flight
+
+
 class Lane:
     """The lane of one shard."""
 
-    def __init__(self, shards: Shards, shard: int, bucket: Callable[[], int]) -> None:
-        """`bucket`: returns the next bucket in turn."""
+    def __init__(
+        self, shards: Shards, shard: int, bucket: Callable[[], int], called: Callable[[Lane], None] | None = None
+    ) -> None:
+        """`bucket`: returns the next bucket in turn. `called`: is told that the lane has jobs, and must call `leave` at
+        the end of this turn; the lane of an only shard does that itself."""
         self._shards = shards
         self._redis = shards.redis
         self._keys = shards.keys[shard]
         self._bucket = bucket
         self._adds = Batch()
         self._finishes = Batch()
-        self._pops: list[tuple[Ask, int, Done]] = []
-        self._popping = 0  # scripts of pops in flight
-        self._patience: asyncio.TimerHandle | None = None
-        self._is_leaving = False  # whether `_leave` is about to be called
+        self._pops = Pops(self._pop_alike)
+        self._note_called = called or Lane._leave_later
+        self._is_leaving = False  # whether `leave` is about to be called
         self._in_flight = 0
         self._quiet: asyncio.Future[None] | None = None
         self.closed = False
@@ -249,13 +298,13 @@ class Lane:
         if they are no longer wanted, return them. Returns False if the pop was not accepted."""
         if count > MOST or not self._takes():
             return False
-        self._pops.append((ask, count, done))
+        self._pops.collected.append((ask, count, done))
         self._leave_soon()
         return True
 
     def withdraw(self, done: Done) -> None:
         """Forget a pop whose caller is gone, if it was not sent yet."""
-        self._pops = [pop for pop in self._pops if pop[2] is not done]
+        self._pops.withdraw(done)
 
     def _fits(self, ids: set[str], jobs: Sequence[Any], size: int) -> bool:
         return 0 < len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self._takes()
@@ -267,20 +316,28 @@ class Lane:
     def _leave_soon(self) -> None:
         if not self._is_leaving:
             self._is_leaving = True
-            asyncio.get_running_loop().call_soon(self._leave)
+            self._note_called(self)
+
+    def _leave_later(self) -> None:
+        asyncio.get_running_loop().call_soon(self._leave)
 
     def _leave(self) -> None:
         """The turn is over: send the calls made during it."""
+        self.leave()
+        if self._pops.collected:
+            self._pops.send_in_time()
+        self.flush()
+
+    def leave(self) -> None:
+        """Send the finishes and adds made until now, with the next write."""
         self._is_leaving = False
         if self._finishes.parts:
             self._send_finishes()
         if self._adds.parts:
             self._send_adds()
-        if self._pops:
-            self._send_pops_in_time()
-        self._flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was sent."""
         link = self._link()
         if link is not None:
             link.flush()
@@ -362,59 +419,37 @@ class Lane:
 
         self._send("add", pack, read, partial(tell_added, batch))
 
-    def _send_pops_in_time(self) -> None:
-        """A script of pops is expensive to start, so pops that arrive while one is in flight are collected, as with a
-        database's group commit, and sent when it is answered."""
-        if not self._popping:
-            self._send_pops()
-        elif self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(_LONGEST_S, self._send_pops)
-
-    def _send_pops(self) -> None:
-        if self._patience:
-            self._patience.cancel()
-            self._patience = None
-        pops, self._pops = self._pops, []
-        alike: dict[Any, list[tuple[Ask, int, Done]]] = {}
-        for pop in pops:
-            ask, count, _ = pop
-            alike.setdefault((*ask[:4], bool(ask.worker)) if count == 1 else id(pop), []).append(pop)
-        for some in alike.values():
-            for first in range(0, len(some), MOST):
-                self._pop_alike(SharedPop(some[first : first + MOST]))
-
     def _pop_alike(self, pops: SharedPop) -> None:
-        self._popping += 1
-        ask = pops.ask
-        script, named, topics = way_of(ask.script, ask.topics, self._shards.limits)
-        self._send(
-            script,
-            lambda: (pops.arguments(self._bucket()) | named, topics),
-            read_reply,
-            partial(self._popped, pops),
-        )
+        self.search(pops, pops.ask.topics, self._shards.limits, partial(self._popped, pops))
+
+    def search(self, pops: SharedPop, topics: Sequence[str], limits: Limits, done: Done) -> None:
+        """Run the script of similar pops for these topics. `done` is called later with its reply as returned by
+        `read_reply`, or with None or an error as for `Done`."""
+        script, named, rest = way_of(pops.ask.script, topics, limits)
+        self._send(script, lambda: (pops.arguments(self._bucket()) | named, rest), read_reply, done)
 
     def _popped(self, pops: SharedPop, outcome: Any) -> None:
-        self._popping -= 1
         if not isinstance(outcome, tuple):
             pops.fail(outcome)
         elif pops.take(*outcome):
             self._pop_alike(pops)
-            self._flush()
+            self.flush()
+            return
         else:
             for topic, limit, _ in pops.limited:
                 self._redis.meter.limited(topic, limit)
             pops.settle()
-        if self._pops and not self._popping:
-            self._send_pops()
-            self._flush()
+        if self._pops.ended() and not self._is_leaving:  # else they follow the finishes of this turn
+            self._pops.send()
+            self.flush()
 
     async def close(self) -> None:
         """Stop accepting jobs and pops, and wait for those in flight."""
         self.closed = True
         self._leave()
-        if self._pops:
-            self._send_pops()
+        if self._pops.collected:
+            self._pops.send()
+            self.flush()
         if self._in_flight:
             self._quiet = asyncio.get_running_loop().create_future()
             await self._quiet
@@ -434,41 +469,6 @@ async def taken(lane: Callable[[Sequence[T], Done], bool], jobs: Sequence[T], le
     if leaving:
         leaving()
     return await outcome
-
-
-class Lanes:
-    """The lanes of several shards, for callers that use the complete way if the lanes do not accept their jobs."""
-
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self._lanes = lanes
-
-    @property
-    def closed(self) -> bool:
-        """As `Lane.closed`."""
-        return self._lanes[0].closed
-
-    @property
-    def is_open(self) -> bool:
-        """Whether at least one lane accepts calls."""
-        return any(lane.is_open for lane in self._lanes)
-
-    def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
-        """As `Lane.add`; also returns False for jobs of several shards."""
-        lane = self._of([job[1] for job in jobs])
-        return lane is not None and lane.add(jobs, done, within)
-
-    def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
-        """As `Lane.finish`; also returns False for jobs of several shards."""
-        lane = self._of([job_id for job_id, _ in ends])
-        return lane is not None and lane.finish(ends, done)
-
-    def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """Returns False: a pop may have to ask more than one shard."""
-        return False
-
-    def _of(self, ids: Sequence[str]) -> Lane | None:
-        shards = {shard_of(job_id, len(self._lanes)) for job_id in ids}
-        return self._lanes[shards.pop()] if len(shards) == 1 else None
 
 
 def _was_not_done(error: JobQueueError) -> bool:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,9 +36,10 @@ from buckets.pool.codec import (
     read_finished,
     read_results,
 )
-from buckets.pool.lanes import Sent, taken
+from buckets.pool.lanes import Done, Sent, taken
 from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
+from buckets.pool.several_lanes import Lanes
 from buckets.record import pack_ladder, unpack, unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
@@ -174,6 +175,33 @@ class Pool(Popping):
         self._deaths.report(died)
         for _, topic, cause, *_ in died:
             self.redis.meter.died(topic.decode("utf-8", "replace"), cause.decode())
+
+    def _several_lanes(self) -> Lanes:
+        return Lanes(
+            self,
+            self.next_bucket,
+            self.ready_shards,
+            redo_adds=self._redo_adds,
+            redo_finishes=self._redo_finishes,
+            give_back=self.unpop_later,
+        )
+
+    def _redo_adds(self, within: str, shard: int, jobs: Sequence[Prepared], done: Done) -> None:
+        """Add jobs of one shard by scripts of their own, in the background; `done` gets the outcome."""
+        repeat = all(job.shape.repeatable for job in jobs)
+        items = [Item(job.id, (job,), len(job.body)) for job in jobs]
+        self._later(self._redo(self._add(shard, within, repeat, items), done))
+
+    def _redo_finishes(self, shard: int, ends: Sequence[Sequence[Any]], done: Done) -> None:
+        items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in ends]
+        self._later(self._redo(self._finish(shard, items), done))
+
+    async def _redo(self, work: Awaitable[list[Any]], done: Done) -> None:
+        outcome: list[Any] | JobQueueError = JobQueueError()
+        try:
+            outcome = await work
+        finally:
+            done(outcome)
 
     async def _add(self, shard: int, within: str, repeat: bool, items: Sequence[Item]) -> list[Any]:
         results = await self.run_in(

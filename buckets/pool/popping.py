@@ -2,10 +2,7 @@
 
 How a pop asks the shards is in buckets/pool/pop_search.py; waiting for jobs is in buckets/waiting.
 
-With one shard, a pop is one script, sent by a lane (lanes.py). With several shards, a `Coalescer` collects the pops
-that want one job: those that arrive while a batch is in flight become the next batch. A lone caller's work begins on
-the next turn of the event loop. Other callers wait until the batch in flight is done (or for 10 ms), so that batches
-grow under load, as with a database's group commit.
+A pop goes by the lanes (lanes.py, several_lanes.py). What these do not do takes the complete way, a search.
 """
 
 from __future__ import annotations
@@ -15,140 +12,28 @@ import contextlib
 import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import Job, State
 from buckets.keys import shard_of
-from buckets.pool.lanes import Lane, Lanes
+from buckets.pool.lanes import Lane
 from buckets.pool.limits import Granted
 from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
+from buckets.pool.several_lanes import Lanes
 from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
-from buckets.shards import MOST, Item, Shards
+from buckets.shards import Item, Shards
 
 _LONGEST_S = 0.01  # how long callers wait for the batch in flight
-
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
-
-
-class Joined(Protocol[T_contra]):
-    """Decides which items are worked on together."""
-
-    def take(self, items: Sequence[T_contra]) -> bool:
-        """Add the items of one more caller; returns whether they can be joined with the items added before, and with
-        each other. After the first False, no more items are accepted."""
-
-
-Part = list[tuple[Sequence[T], asyncio.Future[list[Any]]]]
-
-
-class Coalescer(Generic[T]):
-    """Joins items for `work`, which returns a result for each, in order. The items of one caller stay together. If they
-    are too many for one script, or name a job twice, they are not joined with others, so that no caller waits for the
-    scripts of another."""
-
-    def __init__(
-        self,
-        work: Callable[[list[T]], Awaitable[list[Any]]],
-        joined: Callable[[], Joined[T]],
-        orphan: Callable[[list[Any]], None] | None = None,
-    ) -> None:
-        """`joined` makes the object that decides which callers are joined. `orphan` receives the results of a caller
-        that was cancelled while the work was in progress."""
-        self._work = work
-        self._joined = joined
-        self._orphan = orphan
-        self._next: asyncio.Handle | None = None
-        self._waiting: Part[T] = []
-        self._working: set[asyncio.Task[None]] = set()
-
-    def hand_in(self, items: Sequence[T]) -> asyncio.Future[list[Any]]:
-        """Returns a future for the results. If the caller is cancelled before its work begins, the work is not done;
-        work that has begun continues even if its caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            busy = bool(self._working)
-            self._next = loop.call_later(_LONGEST_S, self._begin) if busy else loop.call_soon(self._begin)
-        future = loop.create_future()
-        self._waiting.append((items, future))
-        return future
-
-    def _begin(self) -> None:
-        if self._next:
-            self._next.cancel()
-        waiting, self._waiting = self._waiting, []
-        part: Part[T] = []
-        joined = self._joined()
-        for items, future in waiting:
-            if future.done():
-                continue
-            if not joined.take(items) and part:
-                self._start(part)
-                part, joined = [], self._joined()
-                joined.take(items)
-            part.append((items, future))
-        if part:
-            self._start(part)
-
-    def _start(self, part: Part[T]) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(part))
-        self._working.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._working.discard(task)
-        if self._waiting and not self._working:
-            self._begin()
-
-    async def _run(self, part: Part[T]) -> None:
-        try:
-            results = await self._work([item for items, _ in part for item in items])
-        except BaseException as error:
-            for _, future in part:
-                if isinstance(error, asyncio.CancelledError):
-                    future.cancel()
-                elif not future.done():
-                    future.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        at = 0
-        for items, future in part:
-            own = results[at : at + len(items)]
-            if not future.done():
-                future.set_result(own)
-            elif self._orphan:
-                self._orphan(own)
-            at += len(items)
-
-    async def close(self) -> None:
-        """Wait for the work in progress."""
-        if self._waiting:
-            self._begin()
-        await asyncio.gather(*self._working, return_exceptions=True)
-
 
 log = logging.getLogger(__name__)
 
 _FINISHED = State.FINISHED
-
-
-class _Asks:
-    """Pops that one script may serve."""
-
-    def __init__(self) -> None:
-        self._asks = 0
-
-    def take(self, asks: Sequence[Ask]) -> bool:
-        self._asks += len(asks)
-        return self._asks <= MOST
 
 
 class Popping(Shards):
@@ -160,10 +45,12 @@ class Popping(Shards):
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of a pop was gone before the reply came
-        self._lanes = [Lane(self, shard, self.next_bucket) for shard in range(shards)]
-        self.lanes: Lane | Lanes = self._lanes[0] if shards == 1 else Lanes(self._lanes)
+        self.lanes: Lane | Lanes = Lane(self, 0, self.next_bucket) if shards == 1 else self._several_lanes()
         """The fast path of adds, finishes and pops."""
-        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
+        self._lanes = self.lanes.of if isinstance(self.lanes, Lanes) else [self.lanes]
+
+    def _several_lanes(self) -> Lanes:
+        raise NotImplementedError
 
     def next_bucket(self) -> int:
         """The next bucket in turn."""
@@ -191,13 +78,8 @@ class Popping(Shards):
         return popped
 
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
-        """Pop by the lane of the only shard, if the lane accepts the pop; otherwise by a search. With several shards,
-        concurrent callers that want one job share a search."""
-        popped: Popped | JobQueueError | None
-        if len(self.keys) > 1:
-            popped = await self._popped_together(ask) if count == 1 else None
-        else:
-            popped = await self._popped_by_lane(ask, count)
+        """Pop by the lanes, if they accept the pop; otherwise by a search."""
+        popped = await self._popped_by_lane(ask, count)
         if isinstance(popped, JobQueueError):
             raise popped
         return await self._search(ask, count) if popped is None else popped
@@ -323,43 +205,8 @@ class Popping(Shards):
         except asyncio.CancelledError:
             if popping.done() and not popping.cancelled():
                 done(popping.result())  # the result arrived on the turn of the cancellation
-            self._lanes[0].withdraw(done)
+            self.lanes.withdraw(done)
             raise
-
-    async def _popped_together(self, ask: Ask) -> Popped | JobQueueError:
-        popping = self._popping.hand_in([ask])
-        try:
-            popped: Popped | JobQueueError = (await popping)[0]
-        except asyncio.CancelledError:
-            if popping.done() and not popping.cancelled() and not popping.exception():
-                self._give_back_results(popping.result())  # the result arrived on the turn of the cancellation
-            raise
-        return popped
-
-    async def _pop_ones(self, asks: Sequence[Ask]) -> list[Popped | JobQueueError]:
-        """A job for each ask, if there is one; similar asks are served in their order."""
-        alike: dict[tuple[Any, ...], list[int]] = {}
-        for index, ask in enumerate(asks):
-            alike.setdefault((*ask[:4], bool(ask.worker)), []).append(index)
-        results: list[Popped | JobQueueError] = [Popped() for _ in asks]
-
-        async def pop_alike(indexes: list[int]) -> None:
-            popped, first = Popped(), asks[indexes[0]]
-            workers = [(1, asks[index].worker) for index in indexes]
-            try:
-                await self._pop(popped, first._replace(room=first.room * len(indexes)), len(indexes), workers)
-            except JobQueueError as error:
-                for index in indexes:
-                    results[index] = error
-                return
-            for nth, index in enumerate(indexes):
-                results[index] = replace(popped, jobs=popped.jobs[nth : nth + 1])
-
-        if len(alike) == 1:
-            await pop_alike(*alike.values())
-        else:
-            await asyncio.gather(*map(pop_alike, alike.values()))
-        return results
 
     async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
         """Fill `popped`. Jobs that arrive after the caller was cancelled are returned. `workers`: how many jobs each
@@ -371,12 +218,6 @@ class Popping(Shards):
         else:
             await search.in_many()
             self._is_abandoned |= search.left_behind
-
-    def _give_back_results(self, results: Sequence[Popped | JobQueueError]) -> None:
-        """Return the jobs of callers that are gone."""
-        for popped in results:
-            if isinstance(popped, Popped):
-                self.unpop_later(popped.jobs)
 
     def _give_back_reply(self, reply: Any) -> None:
         """Return the jobs in a script's reply whose caller is gone."""
@@ -415,9 +256,7 @@ class Popping(Shards):
 
     async def close(self) -> None:
         """Wait for the pops in progress, and until the jobs that reached no caller have been returned."""
-        for lane in self._lanes:
-            await lane.close()
-        await self._popping.close()
+        await self.lanes.close()
         if self._is_abandoned:
             with contextlib.suppress(JobQueueError):
                 for server in await self.redis.servers():

@@ -105,11 +105,9 @@ class ByCallback:
         self.waiting = waiting
         self.pollers = pollers
         self.is_local = is_local
-        self.has_one_shard = len(pool.keys) == 1
         self.give_back = pool.unpop_later
         self.report_delivered = pool.report_delivered
         self._numbered = numbered
-        self._may_number = is_local and self.has_one_shard  # with several shards, `Pool` must note what is ready
         self._shape_of = pool.shape
         self._made: dict[Hashable, Shape | None] = {}
         self.obey(policies)
@@ -168,7 +166,7 @@ class ByCallback:
         error of each, or None if nothing was done. Returns False, and does nothing, if the jobs must take the complete
         way."""
         counter = self._numbered.counter
-        numbers = counter.ready(len(jobs)) if self._may_number else None
+        numbers = counter.ready(len(jobs)) if self.is_local else None
         if numbers is None:
             return False
         prepared = [

@@ -42,13 +42,12 @@ class FastPath:
     def __init__(self, desk: Desk, max_body_bytes: int) -> None:
         self._desk = desk
         self._engine = desk.engine.by_callback
-        self._has_one_shard = self._engine.has_one_shard  # with several shards, a pop asks more than one
         self._max_body_bytes = max_body_bytes
 
     def begin(self, data: bytes, request_id: str, client: Caller, grant: Grant) -> Cancellable | Read | None:
         """Begin to answer a request. If the request is not plain, or cannot be answered here, nothing is done and it
         must take the complete path: returns what was read of it, or None if nothing was read."""
-        if not self._has_one_shard or self._engine.lanes.closed or self._desk.commands.is_logged:
+        if self._engine.lanes.closed or self._desk.commands.is_logged:
             return None
         found = read(data)
         if found is None or len(data) > _MOST_BYTES:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
-from buckets.errors import AlreadyExists, JobQueueError, NotFound, Unanswered
-from buckets.job import NewJob, Tag
+from buckets.errors import AlreadyExists, JobQueueError, NotFound, NotReserved, Unanswered
+from buckets.job import NewJob, State, Tag
 from buckets.keys import shard_of
 from buckets.pool.codec import Added, Prepared
-from buckets.pool.lanes import Lane
+from buckets.pool.lanes import Done, Lane, SharedPop
+from buckets.pool.limits import Limits
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Ask, Popped
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids
 from tests.buckets.redis.links import link_of
 from tests.kit.redis_server import RedisServer
+from tests.kit.waiting import until
 
 ROOM = 8 << 20
 
@@ -292,18 +296,95 @@ async def test_a_look_gets_what_a_pop_would_get_by_either_way(pool: Pool) -> Non
     assert sorted(job.id for each in popped for job in each.jobs) == ["b", "c", "d"]
 
 
-async def test_the_lanes_of_several_shards_take_the_jobs_of_one_and_no_pops(redis: Redis) -> None:
-    pool, told = await Pool.open(redis, "many", shards=3), Outcomes()
-    ids = ["1", "2", "3", "4"]
-    shards = [shard_of(job_id, 3) for job_id in ids]
-    alike = [job_id for job_id, shard in zip(ids, shards, strict=True) if shard == shards[1]]
-    assert 1 < len(alike) < 4
-    assert pool.lanes.add([prepared(pool, job_id) for job_id in alike], told.take)
-    assert [added.result for added in await told.next()] == ["created"] * len(alike)
-    assert not pool.lanes.add([prepared(pool, job_id) for job_id in ids], told.take)
-    assert not pool.lanes.finish([(job_id, None) for job_id in ids], told.take)
-    assert not pool.lanes.pop(ask(), 1, told.take)
+SHARDS = 3
+IDS = ["a", "b", "c", "f", "g", "i"]  # two a shard
+
+
+@pytest.fixture
+async def several(redis: Redis) -> AsyncIterator[Pool]:
+    """A pool of several shards, which hears all of them, and whose topic `t` is known to be empty."""
+    pool = await Pool.open(redis, "many", shards=SHARDS)
+    assert {shard_of(job_id, SHARDS) for job_id in IDS} == {*range(SHARDS)}
+    pool.ready_shards._now = lambda: 0.0
+    for shard in range(SHARDS):
+        pool.ready_shards.stands(shard)
+    await redis.read("PING")
+    assert await pop(pool) == []
+    yield pool
     await pool.close()
+
+
+async def test_jobs_of_several_shards_take_a_script_a_shard_and_come_back_in_order(redis: Redis, several: Pool) -> None:
+    told, before = Outcomes(), await calls(redis)
+    some = [prepared(several, job_id, delay_ms=1000 * place) for place, job_id in enumerate(IDS)]
+    assert several.lanes.add(some, told.take)
+    assert several.lanes.add([prepared(several, "a")], told.take)
+    outcomes = sorted([await told.next(), await told.next()], key=len)
+    assert [added.result for added in outcomes[0]] == ["existing"]
+    assert [added.due for added in outcomes[1]] == sorted({added.due for added in outcomes[1]})
+    assert await calls(redis) == before + SHARDS + 1, "an id that comes twice needs a script of its own"
+    assert several.lanes.finish([(job_id, None) for job_id in [*IDS, "none"]], told.take)
+    assert [type(outcome) for outcome in await told.next()] == [NotReserved] * 6 + [NotFound]
+
+
+async def test_a_pop_of_several_shards_asks_first_where_jobs_are(redis: Redis, several: Pool) -> None:
+    told = Outcomes()
+    assert several.lanes.add([prepared(several, job_id) for job_id in IDS], told.take)
+    await told.next()
+    before = await calls(redis)
+    for _ in IDS:
+        assert several.lanes.pop(ask(), 1, told.take)
+    popped = [(await told.next()).jobs for _ in IDS]
+    assert sorted(job.id for jobs in popped for job in jobs) == IDS
+    assert await calls(redis) == before + SHARDS, "callers of one turn go on together"
+    assert several.lanes.pop(ask(), 1, told.take)
+    assert (await told.next()) == Popped(ask_why=True)
+    assert await calls(redis) == before + SHARDS, "an empty shard is not asked again"
+
+
+async def test_a_part_that_a_lane_does_not_take_takes_the_complete_way(several: Pool) -> None:
+    told = Outcomes()
+    lanes = several._lanes
+    lanes[shard_of("f", SHARDS)].closed = True
+    jobs = sorted(IDS, key=lambda job_id: lanes[shard_of(job_id, SHARDS)].closed)
+    assert several.lanes.add([prepared(several, job_id) for job_id in jobs], told.take)
+    assert [added.result for added in await told.next()] == ["created"] * 6
+    first = await popped_ids(several, count=10)
+    assert 0 < len(first) < 6, "a pop that has jobs does not wait for those of other shards"
+    assert sorted([*first, *await popped_ids(several, count=10)]) == IDS
+    assert several.lanes.finish([(job_id, None) for job_id in jobs], told.take)
+    assert await told.next() == ["finished"] * 6
+    assert not several.lanes.add([prepared(several, job_id) for job_id in jobs[::-1]], told.take), "nothing was done"
+
+
+async def test_pops_do_not_wait_for_a_silent_shard_and_its_jobs_go_back(
+    several: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its_own, other = "f", next(job_id for job_id in IDS if shard_of(job_id, SHARDS) != shard_of("f", SHARDS))
+    await add(several, its_own)
+    await add(several, other)
+    silent, held, told = shard_of(its_own, SHARDS), list[Callable[[], None]](), Outcomes()
+    search = several._lanes[silent].search
+
+    def hold(pops: SharedPop, topics: Sequence[str], limits: Limits, done: Done) -> None:
+        search(pops, topics, limits, lambda outcome: held.append(partial(done, outcome)))
+
+    monkeypatch.setattr(several._lanes[silent], "search", hold)
+    for _ in range(2):
+        assert several.lanes.pop(ask(), 1, told.take)
+    await until(lambda: bool(held))
+    monkeypatch.setattr(several, "is_passed_over", lambda shard: shard == silent)
+    assert [await told.next() for _ in range(2)] == [None, None], "their callers go on in the complete way"
+    assert await popped_ids(several, count=2) == [other]
+    answer_late = held.pop()
+    answer_late()
+    monkeypatch.undo()
+    await until(lambda: _is_ready(several, its_own))
+    assert await popped_ids(several, count=2) == [its_own]
+
+
+async def _is_ready(pool: Pool, job_id: str) -> bool:
+    return (await get(pool, job_id)).state is State.READY
 
 
 async def test_concurrent_adds_are_one_script_and_so_are_finishes(redis: Redis, live_pool: Pool) -> None:

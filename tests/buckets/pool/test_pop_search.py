@@ -14,7 +14,6 @@ from buckets.errors import Unavailable
 from buckets.job import NewJob
 from buckets.keys import shard_of
 from buckets.pool.pool import Pool
-from buckets.pool.ready_shards import ReadyShards
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics, TopicStatus
 from buckets.waiting.waiting import Waiting
@@ -30,7 +29,7 @@ SHARDS = 16
 async def many(redis: Redis, clock: HeldClock) -> AsyncIterator[Pool]:
     """A pool of 16 shards that never sweeps: what the bell and the answers report must suffice."""
     pool = await Pool.open(redis, "many", shards=SHARDS, buckets=1, clock=clock)
-    pool.ready_shards = ReadyShards(SHARDS, lambda: 0.0)
+    pool.ready_shards._now = lambda: 0.0
     yield pool
     await pool.close()
 
@@ -154,7 +153,7 @@ async def test_what_this_process_is_told_is_ready_is_found_before_the_bell_is_he
 
 async def test_a_lost_message_is_made_good_by_the_sweep(redis: Redis, many: Pool, redis_server: RedisServer) -> None:
     seconds = [0.0]
-    many.ready_shards = ReadyShards(SHARDS, lambda: seconds[0])
+    many.ready_shards._now = lambda: seconds[0]
     for shard in range(SHARDS):
         many.ready_shards.stands(shard)
     other = await Pool.open(other_redis := Redis(redis_server.url), "many", clock=many.clock)
@@ -288,6 +287,9 @@ class Torn(Redis):
 
     def is_away(self, key: str | bytes) -> bool:
         return key in self.seen_away
+
+    def open_link(self, key: str | bytes) -> None:
+        """None, so that all pops are searches."""
 
     async def call(self, name: str, *rest: Any, **arguments: Any) -> Any:
         if arguments["meta"] in self.away:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,12 +22,14 @@ SETTINGS = Settings(topics={"full": TopicSettings(max_pending=3)}, virtual_topic
 
 
 @asynccontextmanager
-async def two_sites(redis: Redis, clock: HeldClock) -> AsyncIterator[tuple[Site, Site]]:
+async def two_sites(redis: Redis, clock: HeldClock, shards: int) -> AsyncIterator[tuple[Site, Site]]:
+    """With several shards, both ask them in the same order."""
     async with AsyncExitStack() as stack:
         sites = []
         for namespace in ("fast", "complete"):
-            pool = await Pool.open(redis, namespace, buckets=1, clock=clock)
+            pool = await Pool.open(redis, namespace, shards=shards, buckets=1, clock=clock)
             stack.push_async_callback(pool.close)
+            pool.ready_shards._now, pool.ready_shards._stamps = lambda: 0.0, itertools.count(1)
             sites.append(Site(pool, SETTINGS))
         yield sites[0], sites[1]
 
@@ -47,12 +50,12 @@ def jobs_in(answer: Any) -> Iterator[dict[str, Any]]:
                 yield job
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "shards"), [(0, 1), (1, 1), (2, 3)])
 async def test_random_requests_are_answered_alike_and_leave_the_same_behind(
-    redis: Redis, clock: HeldClock, seed: int
+    redis: Redis, clock: HeldClock, seed: int, shards: int
 ) -> None:
     maker = Maker(seed, clock.now_us / 1e6)
-    async with two_sites(redis, clock) as (fast, complete):
+    async with two_sites(redis, clock, shards) as (fast, complete):
         for turn in range(REQUESTS):
             data = maker.request()
             one, other = await fast.ask(data), await complete.ask_completely(data)

@@ -147,11 +147,13 @@ async def test_changes_that_are_to_be_durable_by_default_take_the_complete_path(
     assert site.fast == 1
 
 
-async def test_several_shards_have_no_fast_path(redis: Redis) -> None:
+async def test_several_shards_have_the_fast_path_too(redis: Redis) -> None:
     pool = await Pool.open(redis, shards=2)
     site = Site(pool)
-    await site.ask(orjson.dumps(ADD))
-    assert site.complete == 1
+    adds = [ADD | {"id": job_id} for job_id in "abcd"]
+    for content in (ADD, adds, POP, [POP | {"command": "pop", "wait": 1}], finish("a")):
+        await site.ask(orjson.dumps(content))
+    assert (site.fast, site.complete) == (5, 0)
     await pool.close()
 
 
