@@ -277,7 +277,7 @@ bench-schedules: setup  ## how late occurrences are made, 1,000 at once; CPU of 
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
 	$(BIN)/python -m bench.growth
 
-bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; the cost of a shard
+bench-cluster: setup-test  ## adds and pops with 1, 3 and 16 shards, on one Redis and on a Cluster of three
 	$(BIN)/python -m bench.cluster
 
 bench-clients: setup  ## throughput of each client, and how its workers die

@@ -1,8 +1,10 @@
-"""`make bench-cluster`: the same work on one Redis, with 1 and with 16 shards, and on a Cluster of three, in turns.
+"""`make bench-cluster`: the same work by HTTP with 1, 3 and 16 shards, on one Redis and on a Cluster of three masters,
+in turns.
 
-Everything runs on one machine, so a Cluster is not faster here. The bench shows how evenly its servers share the work,
-and what a shard costs. Redis's CPU per job shows how many jobs N servers could take, each on its own machine, given
-enough services in front of them. `python -m bench.cluster 2000 1` sets other numbers of jobs and rounds.
+Everything runs on one machine, so a Cluster is not faster here. The bench shows what shards and servers cost: rates,
+and CPU a job, as ratios to one shard on one Redis. Redis's CPU per job, and how evenly the servers share it, show how
+many jobs N servers could take, each on its own machine, given enough services in front of them.
+`python -m bench.cluster 0.2 1` sets another share of the work and number of rounds.
 """
 
 from __future__ import annotations
@@ -12,136 +14,144 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.memory import BODY
-from buckets import NewJob, Pool, Redis
+from bench.compare import Cpu, Run
+from bench.compare.load.compiled import program
+from bench.compare.systems.served import Served
+from bench.compare.systems.service import Service
+from buckets import Redis
 from tests.kit.redis_cluster import MASTERS, ClusterSet
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import ServiceProcess
 
-JOBS = 20_000  # per round
+SHARDS = (1, 3, 16)
 ROUNDS = 5
-BATCH = 100
-AT_ONCE = 8  # batches
-SHARDS = 16
 MACHINES = (1, 3, 6, 12)
 IDLE_S = 5.0
 
 
-@dataclass
-class Subject:
-    """A set-up with its measurements by work: jobs per second, and Redis CPU in us per job."""
+class Sharded(Served):
+    """One worker of the service on a namespace with so many shards."""
 
-    name: str
-    pool: Pool
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    cpu_us: dict[str, list[float]] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)
-    """The share of each server in the CPU."""
+    DIALECT = "http"
 
-    async def round(self, number: int, jobs: int) -> None:
-        """Add jobs, then pop and finish them."""
-        fresh = [NewJob(f"{number}:{each:010d}", "work", BODY) for each in range(jobs)]
-        await self._measured("add", jobs, [self.pool.add(fresh[at : at + BATCH]) for at in range(0, jobs, BATCH)])
-        await self._measured("pop and finish", jobs, [self._take() for _ in range(0, jobs, BATCH)])
-        left = (await self.pool.pop(["work"], BATCH)).jobs
-        while left:  # a pop served by only some shards takes fewer
-            await self.pool.finish([(job.id, job.lease) for job in left])
-            left = (await self.pool.pop(["work"], BATCH)).jobs
+    def __init__(self, name: str, url: str, shards: int, folder: Path) -> None:
+        self.name = f"{name}, {shards} shard{'s' if shards > 1 else ''}"
+        self._url = url
+        self._settings = folder / f"{name}-{shards}.toml"
+        self._settings.write_text(f"shards = {shards}\nbuckets = {8 if shards == 1 else 2}\n")
+        self._service = Service(folder)
+        self.runs: dict[str, list[Run]] = {}
 
-    async def _take(self) -> None:
-        popped = await self.pool.pop(["work"], BATCH)
-        await self.pool.finish([(job.id, job.lease) for job in popped.jobs])
+    def begin(self) -> None:
+        """Start the service."""
+        self._service.start("--redis", self._url, "--workers", "1", "--config", str(self._settings))
 
-    async def _measured(self, name: str, jobs: int, works: list[object]) -> None:
-        room = asyncio.Semaphore(AT_ONCE)
+    def end(self) -> None:
+        """Stop the service, and empty Redis."""
+        self._service.stop()
+        asyncio.run(_on_servers(self._url, "FLUSHALL"))
 
-        async def one(work: object) -> None:
-            async with room:
-                await work  # type: ignore[misc]  # a coroutine
+    def cpu(self) -> Cpu:
+        return Cpu(sum(self.redis_us().values()), self._service.cpu_us(0))
 
-        before, begun = await cpu_of(self.pool.redis), time.perf_counter()
-        await asyncio.gather(*map(one, works))
-        took, after = time.perf_counter() - begun, await cpu_of(self.pool.redis)
-        spent = {server: after[server] - before[server] for server in after}
-        self.rates.setdefault(name, []).append(jobs / took)
-        self.cpu_us.setdefault(name, []).append(sum(spent.values()) * 1e6 / jobs)
-        for server, seconds in spent.items():
-            self.shares[server] = self.shares.get(server, 0.0) + seconds
+    def redis_us(self) -> dict[str, float]:
+        """The CPU of each server so far, in us."""
+        told = asyncio.run(_on_servers(self._url, "INFO", "cpu"))
+        return {name: 1e6 * sum(_figures(said, "used_cpu_user", "used_cpu_sys")) for name, said in told.items()}
 
 
-async def cpu_of(redis: Redis) -> dict[str, float]:
-    """The CPU seconds of each server so far."""
-    return {server.name: await _figure(server, "used_cpu_user", "used_cpu_sys") for server in await redis.servers()}
+Work = Callable[[Sharded, float], Run]
+WORKS: dict[str, Work] = {
+    "add, 8 connections": lambda system, share: system.add_one(share, 8),
+    "add, 64 connections": lambda system, share: system.add_one(share, 64),
+    "add by 100": lambda system, share: system.add_batch(share, 100),
+    "pop + finish, 8": lambda system, share: system.pop_finish_one(round(6_000 * share), 8),
+    "pop + finish, 64": lambda system, share: system.pop_finish_one(round(12_000 * share), 64),
+    "finish and next pop, 64": lambda system, share: system.finish_and_next(round(12_000 * share), 64),
+    "pop + finish by 100": lambda system, share: system.pop_finish_batch(round(400 * share) * 100, 100),
+}
 
 
-async def _figure(server: object, *names: str) -> float:
-    said = (await server.read("INFO")).decode()  # type: ignore[attr-defined]
-    fields = dict(line.split(":", 1) for line in said.splitlines() if ":" in line)
-    return sum(float(fields[name]) for name in names)
+async def _on_servers(url: str, *command: str) -> dict[str, bytes]:
+    redis = Redis(url)
+    told = {server.name: await server.read(*command) for server in await redis.servers()}
+    await redis.close()
+    return told
 
 
-async def commands_of(redis: Redis) -> float:
-    """The commands of all servers so far, including those inside scripts."""
-    return sum([await _figure(server, "total_commands_processed") for server in await redis.servers()])
+def _figures(said: bytes, *names: str) -> list[float]:
+    fields = dict(line.split(":", 1) for line in said.decode().splitlines() if ":" in line)
+    return [float(fields[name]) for name in names]
 
 
 async def idle(url: str) -> float:
     """Redis commands per second of an idle service."""
-    redis = Redis(url)
     async with ServiceProcess("--redis", url, "--namespace", "idle"):
         await asyncio.sleep(1)  # it has only just started
-        before, begun = await commands_of(redis), time.perf_counter()
+        before, begun = await _commands(url), time.perf_counter()
         await asyncio.sleep(IDLE_S)
-        rate = (await commands_of(redis) - before) / (time.perf_counter() - begun)
-    await redis.close()
-    return rate
+        return (await _commands(url) - before) / (time.perf_counter() - begun)
 
 
-def show(subjects: list[Subject]) -> None:
-    """Print the measurements, and what follows for N machines."""
-    for name in subjects[0].rates:
-        for subject in subjects:
-            rate, cpu = statistics.median(subject.rates[name]), statistics.median(subject.cpu_us[name])
-            first = statistics.median(subjects[0].rates[name])
-            print(f"{name:15} {subject.name:30} {rate:9,.0f} jobs/s ({rate / first:4.2f} x)  Redis {cpu:5.1f} us a job")
-    cluster = subjects[-1]
-    total = sum(cluster.shares.values())
-    print("CPU of the Cluster's servers:", *(f"{100 * each / total:.0f} %" for each in cluster.shares.values()))
-    print("Redis's limit in jobs/s, the CPU of a job divided over N servers as evenly as here:")
-    busiest = max(cluster.shares.values()) / total * MASTERS  # relative to the mean
-    for name in cluster.cpu_us:
-        cpu = statistics.median(cluster.cpu_us[name])
-        limits = (f"N={n}: {n * 1e6 / cpu / (busiest if n > 1 else 1):,.0f}" for n in MACHINES)
-        print(f"{name:15} {'  '.join(limits)}")
+async def _commands(url: str) -> float:
+    """The commands of all servers so far, including those inside scripts."""
+    told = await _on_servers(url, "INFO", "stats")
+    return sum(_figures(said, "total_commands_processed")[0] for said in told.values())
 
 
-async def main(jobs: int, rounds: int) -> None:
+def measure(systems: Sequence[Sharded], rounds: int, share: float) -> dict[str, float]:
+    """Do all works with each system in turn; returns the CPU of each server of the last one, in us."""
+    servers: dict[str, float] = {}
+    for _ in range(rounds):
+        for system in systems:
+            for name, work in WORKS.items():
+                system.begin()
+                before = system.redis_us()
+                system.runs.setdefault(name, []).append(work(system, share))
+                if system is systems[-1]:
+                    for server, us in system.redis_us().items():
+                        servers[server] = servers.get(server, 0) + us - before[server]
+                system.end()
+    return servers
+
+
+def show(systems: Sequence[Sharded], servers: dict[str, float]) -> None:
+    """Print the medians, their ratios to the first system, and what follows for N machines."""
+    busiest = max(servers.values()) / sum(servers.values()) * MASTERS  # relative to the mean
+    for name in WORKS:
+        print(f"\n{name:24} {'jobs/s':>9} {'':8} {'Redis us':>8} {'':8} {'service us':>10}")
+        first: list[float] = []
+        for system in systems:
+            runs = system.runs[name]
+            rate = statistics.median(run.rate for run in runs)
+            redis = statistics.median(run.cpu.store_us / run.jobs for run in runs)
+            service = statistics.median(run.cpu.service_us / run.jobs for run in runs)
+            first = first or [rate, redis, service]
+            ratios = [f"({now / then:4.2f} x)" for now, then in zip((rate, redis, service), first, strict=True)]
+            print(f"{system.name:24} {rate:9,.0f} {ratios[0]} {redis:8.1f} {ratios[1]} {service:10.1f} {ratios[2]}")
+        limits = (f"N={n}: {n * 1e6 / redis / (busiest if n > 1 else 1):,.0f}" for n in MACHINES)
+        print(f"{'Redis on N machines':24} {'  '.join(limits)} jobs/s")
+    total = sum(servers.values())
+    print("\nCPU of the Cluster's servers:", *(f"{100 * each / total:.0f} %" for each in servers.values()))
+
+
+async def main(share: float, rounds: int) -> None:
+    program()
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="jq-"))
-        alone = stack.enter_context(RedisServer(Path(folder))).url
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jq-")))
+        alone = stack.enter_context(RedisServer(folder / "alone")).url
         together = (await stack.enter_async_context(ClusterSet(replicas=0))).url
-        subjects: list[Subject] = []
-        for name, url, shards in (
-            ("one Redis, 1 shard", alone, 1),
-            (f"one Redis, {SHARDS} shards", alone, SHARDS),
-            (f"Cluster of {MASTERS}, {SHARDS} shards", together, SHARDS),
-        ):
-            redis = Redis(url)
-            stack.push_async_callback(redis.close)
-            pool = await Pool.open(redis, f"bench{len(subjects)}", shards=shards, buckets=2)
-            stack.push_async_callback(pool.close)
-            subjects.append(Subject(name, pool))
-        for number in range(rounds):
-            for subject in subjects:
-                await subject.round(number, jobs)
-        show(subjects)
+        places = (("one Redis", alone), ("Cluster of 3", together))
+        systems = [Sharded(name, url, shards, folder) for name, url in places for shards in SHARDS]
+        show(systems, await asyncio.to_thread(measure, systems, rounds, share))
         for name, url in (("one Redis", alone), ("a Cluster", together)):
             print(f"an idle service on {name}: {await idle(url):.0f} Redis commands a second")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*[int(each) for each in sys.argv[1:]] or [JOBS, ROUNDS]))
+    asked = [float(each) for each in sys.argv[1:]] or [1.0, ROUNDS]
+    asyncio.run(main(asked[0], int(asked[1])))

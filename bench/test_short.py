@@ -115,7 +115,7 @@ async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> 
 async def test_the_benchmark_of_a_cluster_runs_and_an_idle_service_asks_little_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await cluster.main(500, 1)
+    await cluster.main(0.02, 1)
     *_, idle = capsys.readouterr().out.splitlines()
     assert int(idle.split(":")[1].split()[0]) < 150
 

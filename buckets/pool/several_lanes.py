@@ -102,7 +102,8 @@ class Lanes:
         self._redo_finishes = redo_finishes
         self._give_back = give_back
         self._pops = Pops(self._begin_search)
-        self._called: list[Lane] = []  # in this turn
+        self._called: list[Lane] = []  # in this turn, with adds or finishes to send
+        self._asked: list[Lane] = []  # with pops to write
         self._is_leaving = False  # whether `_leave` is about to be called
         self._searches: set[_Search] = set()
         self._watching: asyncio.TimerHandle | None = None
@@ -207,15 +208,17 @@ class Lanes:
     def _leave(self) -> None:
         """The turn is over: send the calls made during it, pops after the finishes and adds."""
         self._is_leaving = False
-        for lane in self._called:
+        called, self._called = self._called, []
+        for lane in called:
             lane.leave()
         if self._pops.collected:
             self._pops.send_in_time()
+        self._asked += called
         self._flush()
 
     def _flush(self) -> None:
-        called, self._called = self._called, []
-        for lane in called:
+        asked, self._asked = self._asked, []
+        for lane in asked:
             lane.flush()
 
     def _begin_search(self, pops: SharedPop) -> None:
@@ -248,7 +251,7 @@ class Lanes:
         search.asked_at = asyncio.get_running_loop().time()
         lane = self.of[search.shard]
         lane.search(search.pops, search.topics, _NO_LIMITS, partial(self._took, search, search.step))
-        self._called.append(lane)
+        self._asked.append(lane)
 
     def _took(self, search: _Search, step: int, outcome: Any) -> None:
         if step != search.step:  # its pops are over, and did not wait for this answer

@@ -342,6 +342,20 @@ async def test_a_pop_of_several_shards_asks_first_where_jobs_are(redis: Redis, s
     assert await calls(redis) == before + SHARDS, "an empty shard is not asked again"
 
 
+async def test_an_add_is_sent_although_a_pop_goes_on_to_the_next_shard_in_its_turn(several: Pool) -> None:
+    told, added = Outcomes(), Outcomes()
+
+    def add_a_job(popped: Popped) -> None:
+        assert several.lanes.add([prepared(several, IDS[0])], added.take)
+        told.take(popped)
+
+    several.ready_shards.heard(0, "t")
+    assert several.lanes.pop(ask("t"), 1, add_a_job)
+    assert several.lanes.pop(ask("a topic that all shards are asked for"), 1, told.take)
+    assert (await added.next())[0].result == "created"
+    assert [(await told.next()).jobs for _ in range(2)] == [[], []]
+
+
 async def test_a_part_that_a_lane_does_not_take_takes_the_complete_way(several: Pool) -> None:
     told = Outcomes()
     lanes = several._lanes
