@@ -166,12 +166,14 @@ class SharedPop:
             tell(done, Popped(jobs[at : at + 1], *shared))
 
     def fail(self, outcome: Any) -> None:
-        """No script could continue: if there are jobs, hand them out, otherwise pass this outcome to all callers."""
-        if self._jobs:
+        """No script could continue: hand out the jobs, if there are any, and pass this outcome to the callers that get
+        none."""
+        served = len(self._jobs)
+        if served and len(self._pops) == 1:
             self.settle()
             return
-        for _, _, done in self._pops:
-            tell(done, outcome)
+        for at, (_, _, done) in enumerate(self._pops):
+            tell(done, Popped(self._jobs[at : at + 1]) if at < served else outcome)
 
 
 _LONGEST_S = 0.01  # how long pops wait for those in flight
@@ -192,10 +194,12 @@ class Pops:
     """The pops of concurrent callers. A script of pops is expensive to start, so pops that arrive while one is in
     flight are collected, as with a database's group commit, and sent when it is answered, or after 10 ms."""
 
-    def __init__(self, send: Callable[[SharedPop], None]) -> None:
-        """`send`: begins to serve similar pops; `ended` must follow."""
+    def __init__(self, send: Callable[[SharedPop], None], overdue: Callable[[], None]) -> None:
+        """`send`: begins to serve similar pops; `ended` must follow. `overdue`: is called when pops have waited for
+        10 ms, and calls `send`."""
         self.collected: list[tuple[Ask, int, Done]] = []
         self._send_alike = send
+        self._overdue = overdue
         self._in_flight = 0
         self._patience: asyncio.TimerHandle | None = None
 
@@ -208,7 +212,7 @@ class Pops:
         if not self._in_flight:
             self.send()
         elif self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(_LONGEST_S, self.send)
+            self._patience = asyncio.get_running_loop().call_later(_LONGEST_S, self._overdue)
 
     def send(self) -> None:
         """Send the pops now."""
@@ -245,7 +249,7 @@ class Lane:
         self._bucket = bucket
         self._adds = Batch()
         self._finishes = Batch()
-        self._pops = Pops(self._pop_alike)
+        self._pops = Pops(self._pop_alike, self._send_overdue)
         self._note_called = called or Lane._leave_later
         self._is_leaving = False  # whether `leave` is about to be called
         self._in_flight = 0
@@ -326,6 +330,11 @@ class Lane:
         self.leave()
         if self._pops.collected:
             self._pops.send_in_time()
+        self.flush()
+
+    def _send_overdue(self) -> None:
+        self.leave()
+        self._pops.send()
         self.flush()
 
     def leave(self) -> None:

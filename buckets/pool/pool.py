@@ -43,7 +43,7 @@ from buckets.pool.several_lanes import Lanes
 from buckets.record import pack_ladder, unpack, unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
-from buckets.shards import Item
+from buckets.shards import ACTOR, Item
 
 log = logging.getLogger(__name__)
 
@@ -197,6 +197,7 @@ class Pool(Popping):
         self._later(self._redo(self._finish(shard, items), done))
 
     async def _redo(self, work: Awaitable[list[Any]], done: Done) -> None:
+        ACTOR.set("")  # a lane's callback runs in the context of any request
         outcome: list[Any] | JobQueueError = JobQueueError()
         try:
             outcome = await work

@@ -29,8 +29,6 @@ from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import Item, Shards
 
-_LONGEST_S = 0.01  # how long callers wait for the batch in flight
-
 log = logging.getLogger(__name__)
 
 _FINISHED = State.FINISHED
@@ -47,7 +45,7 @@ class Popping(Shards):
         self._is_abandoned = False  # whether the caller of a pop was gone before the reply came
         self.lanes: Lane | Lanes = Lane(self, 0, self.next_bucket) if shards == 1 else self._several_lanes()
         """The fast path of adds, finishes and pops."""
-        self._lanes = self.lanes.of if isinstance(self.lanes, Lanes) else [self.lanes]
+        self._lanes = self.lanes.by_shard if isinstance(self.lanes, Lanes) else [self.lanes]
 
     def _several_lanes(self) -> Lanes:
         raise NotImplementedError
@@ -100,7 +98,7 @@ class Popping(Shards):
     async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
         outcome: Popped | JobQueueError
         try:
-            outcome = await self._pop_asked(ask, count)
+            outcome = await self._search(ask, count)
         except JobQueueError as error:
             outcome = error
         except Exception as error:

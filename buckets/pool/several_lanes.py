@@ -1,19 +1,21 @@
 """The lanes of several shards, as one: adds and finishes go to the shards of their ids, and a pop asks one shard after
 the other, first the shard that most likely has jobs.
 
-As with the lane of one shard, nothing here is a task. If a shard does not do its part, only this part takes the
-complete way, in a task; a pop that cannot go on takes it as a whole, unless it has found jobs.
+As with the lane of one shard, nothing here is a task. Jobs that the lane of their shard did not take are added or
+finished the complete way, in a task. So a pop may overtake a finish of its own request; topics with limits, for which
+that matters, are not popped here. Pops that cannot go on take the complete way, except those that have found jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, Unanswered
 from buckets.job import Job, State
 from buckets.keys import shard_of
 from buckets.pool.codec import Added, Prepared
@@ -23,12 +25,15 @@ from buckets.pool.pop_search import IN_ORDER, Ask, Popped
 from buckets.pool.ready_shards import ReadyShards
 from buckets.shards import MOST, Shards
 
+log = logging.getLogger(__name__)
+
 _READY = State.READY.word
 _NO_LIMITS: Limits = {}
 _LOOK_S = 0.1  # between checks whether a silent server is passed over
 
 Redo = Callable[[int, Sequence[Any], Done], None]
-"""Does in the complete way what a lane did not do, for jobs of a shard: see `Pool.redo_adds`."""
+"""Does, the complete way, what the lane of a shard did not do: gets the shard, its jobs, and the callback for their
+results."""
 
 
 class _Parts:
@@ -57,26 +62,28 @@ class _Search:
 
     pops: SharedPop
     places: Iterator[tuple[int, Sequence[str]]]
-    """The shards to ask, and for which topics."""
+    """The shards to ask, and the topics to ask each for."""
     shard: int = 0
-    """The shard that is asked now; then for what, for how many jobs, when, and the stamp of this pop."""
+    """The shard being asked; the fields below say for which topics, for how many jobs, since when, and with which
+    stamp."""
     topics: Sequence[str] = ()
     wanted: int = 0
     asked_at: float = 0.0
     stamp: int = 0
     step: int = 0
-    """Rises with each script, and at the end: the answer to an earlier one comes too late."""
+    """Rises with each script, and at the end: an answer to an earlier script is too late."""
     left: int = 0
+    """How many ready jobs the earlier shards have left."""
     opens_us: int | None = None
     is_stuck: bool = False
     """Whether a shard cannot be asked, or did not do its part."""
 
     def __post_init__(self) -> None:
-        self.pops.take(self.found([]), more=False)
+        self.pops.take(self.found([], 0), more=False)
 
-    def found(self, jobs: list[Job]) -> Popped:
-        """The outcome so far, with these jobs of the last script."""
-        return Popped(jobs, self.left, self.opens_us, ask_why=True)  # not every shard is asked for every topic
+    def found(self, jobs: list[Job], left: int) -> Popped:
+        """The outcome so far. `jobs`, `left`: those of the last script."""
+        return Popped(jobs, self.left + left, self.opens_us, ask_why=True)  # not every shard is asked for every topic
 
 
 class Lanes:
@@ -94,16 +101,16 @@ class Lanes:
     ) -> None:
         """`bucket`: returns the next bucket in turn. `redo_adds`, `redo_finishes`: see `Redo`; the former also gets
         `within`. `give_back`: returns jobs that no caller is waiting for."""
-        self.of = [Lane(shards, shard, bucket, self._note_called) for shard in range(len(shards.keys))]
+        self.by_shard = [Lane(shards, shard, bucket, self._note_called) for shard in range(len(shards.keys))]
         """The lane of each shard."""
         self._shards = shards
         self._ready_shards = ready_shards
         self._redo_adds = redo_adds
         self._redo_finishes = redo_finishes
         self._give_back = give_back
-        self._pops = Pops(self._begin_search)
-        self._called: list[Lane] = []  # in this turn, with adds or finishes to send
-        self._asked: list[Lane] = []  # with pops to write
+        self._pops = Pops(self._begin_search, self._send_overdue)
+        self._to_send: list[Lane] = []  # lanes that have adds or finishes of this turn
+        self._to_flush: list[Lane] = []  # lanes that have sent pops
         self._is_leaving = False  # whether `_leave` is about to be called
         self._searches: set[_Search] = set()
         self._watching: asyncio.TimerHandle | None = None
@@ -111,21 +118,21 @@ class Lanes:
     @property
     def closed(self) -> bool:
         """As `Lane.closed`."""
-        return self.of[0].closed
+        return self.by_shard[0].closed
 
     @property
     def is_open(self) -> bool:
         """Whether at least one lane accepts calls."""
-        return any(lane.is_open for lane in self.of)
+        return any(lane.is_open for lane in self.by_shard)
 
     def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
         """As `Lane.add`. What becomes ready is noted, so that a pop here finds it before the bell reports it."""
         if len(jobs) == 1:  # the usual case, without closures
-            shard = shard_of(jobs[0][1], len(self.of))
-            return self.of[shard].add(jobs, partial(self._added, shard, jobs, done), within)
+            shard = shard_of(jobs[0][1], len(self.by_shard))
+            return self.by_shard[shard].add(jobs, partial(self._added, shard, jobs, done), within)
 
         def enter(shard: int, some: Sequence[Prepared], took: Done) -> bool:
-            return self.of[shard].add(some, partial(self._added, shard, some, took), within)
+            return self.by_shard[shard].add(some, partial(self._added, shard, some, took), within)
 
         def redo(shard: int, some: Sequence[Prepared], took: Done) -> None:
             self._redo_adds(within, shard, some, partial(self._added, shard, some, took))
@@ -135,10 +142,10 @@ class Lanes:
     def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
         """As `Lane.finish`."""
         if len(ends) == 1:
-            return self.of[shard_of(ends[0][0], len(self.of))].finish(ends, done)
+            return self.by_shard[shard_of(ends[0][0], len(self.by_shard))].finish(ends, done)
 
         def enter(shard: int, some: Sequence[Sequence[Any]], took: Done) -> bool:
-            return self.of[shard].finish(some, took)
+            return self.by_shard[shard].finish(some, took)
 
         return self._enter([job_id for job_id, _ in ends], ends, enter, self._redo_finishes, done)
 
@@ -152,7 +159,7 @@ class Lanes:
     ) -> bool:
         """Pass jobs to the lanes of their shards. Returns False, and does nothing, if the first of these lanes does not
         accept them."""
-        shards = len(self.of)
+        shards = len(self.by_shard)
         places: dict[int, list[int]] = {}
         for place, job_id in enumerate(ids):
             places.setdefault(shard_of(job_id, shards), []).append(place)
@@ -185,19 +192,22 @@ class Lanes:
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
         """As `Lane.pop`; also returns False for a topic with limits, as permits must be taken first."""
-        limits = self._shards.limits
-        if count > MOST or self.closed or (limits and any(topic in limits for topic in ask.topics)):
+        if count > MOST or self.closed or not (self._is_leaving or self.is_open) or self._has_limits(ask):
             return False
         self._pops.collected.append((ask, count, done))
         self._leave_soon()
         return True
+
+    def _has_limits(self, ask: Ask) -> bool:
+        limits = self._shards.limits
+        return bool(limits) and any(topic in limits for topic in ask.topics)
 
     def withdraw(self, done: Done) -> None:
         """As `Lane.withdraw`."""
         self._pops.withdraw(done)
 
     def _note_called(self, lane: Lane) -> None:
-        self._called.append(lane)
+        self._to_send.append(lane)
         self._leave_soon()
 
     def _leave_soon(self) -> None:
@@ -208,16 +218,25 @@ class Lanes:
     def _leave(self) -> None:
         """The turn is over: send the calls made during it, pops after the finishes and adds."""
         self._is_leaving = False
-        called, self._called = self._called, []
-        for lane in called:
-            lane.leave()
+        self._send_changes()
         if self._pops.collected:
             self._pops.send_in_time()
-        self._asked += called
         self._flush()
 
+    def _send_overdue(self) -> None:
+        self._send_changes()
+        self._pops.send()
+        self._flush()
+
+    def _send_changes(self) -> None:
+        """Send the finishes and adds of this turn."""
+        lanes, self._to_send = self._to_send, []
+        for lane in lanes:
+            lane.leave()
+        self._to_flush += lanes
+
     def _flush(self) -> None:
-        asked, self._asked = self._asked, []
+        asked, self._to_flush = self._to_flush, []
         for lane in asked:
             lane.flush()
 
@@ -228,7 +247,8 @@ class Lanes:
         self._searches.add(search)
         if self._watching is None:
             self._watching = asyncio.get_running_loop().call_later(_LOOK_S, self._watch)
-        if not self._go_on(search):
+        search.is_stuck = self._has_limits(pops.ask)  # since the pop was accepted
+        if search.is_stuck or not self._go_on(search):
             asyncio.get_running_loop().call_soon(self._end, search)
 
     def _go_on(self, search: _Search) -> bool:
@@ -236,7 +256,7 @@ class Lanes:
         for shard, topics in search.places:
             if self._shards.is_passed_over(shard):
                 continue
-            if not self.of[shard].is_open:
+            if not self.by_shard[shard].is_open:
                 search.is_stuck = True
                 return False
             search.shard, search.topics = shard, topics
@@ -249,19 +269,22 @@ class Lanes:
         search.stamp = self._ready_shards.asked(search.shard, search.topics)
         search.wanted = search.pops.wanted
         search.asked_at = asyncio.get_running_loop().time()
-        lane = self.of[search.shard]
-        lane.search(search.pops, search.topics, _NO_LIMITS, partial(self._took, search, search.step))
-        self._asked.append(lane)
+        lane = self.by_shard[search.shard]
+        lane.search(search.pops, search.topics, _NO_LIMITS, partial(self._answered, search, search.step))
+        self._to_flush.append(lane)
 
-    def _took(self, search: _Search, step: int, outcome: Any) -> None:
+    def _answered(self, search: _Search, step: int, outcome: Any) -> None:
         if step != search.step:  # its pops are over, and did not wait for this answer
             if isinstance(outcome, tuple):
                 self._give_back(outcome[0].jobs)
         elif isinstance(outcome, tuple):
-            self._take(search, *outcome)
+            try:
+                self._take(search, *outcome)
+            except Exception:
+                log.exception("answer.failed")
+                self._fail(search, JobQueueError())
         else:
-            search.is_stuck = True
-            self._end(search, outcome)
+            self._fail(search, None if type(outcome) is Unanswered else outcome)  # other shards may have jobs
 
     def _take(self, search: _Search, popped: Popped, cut_short: bool) -> None:
         is_full = len(popped.jobs) == search.wanted
@@ -269,22 +292,28 @@ class Lanes:
             self._ready_shards.left(search.shard, popped.jobs[-1].topic, popped.left, search.stamp)
         elif not cut_short and not popped.left and popped.opens_us is None:
             self._ready_shards.emptied(search.shard, search.topics, search.stamp)
-        if is_full or not cut_short:
-            search.left += popped.left
         opens = [each for each in (search.opens_us, popped.opens_us) if each is not None]
         search.opens_us = min(opens, default=None)
-        if not search.pops.take(search.found(popped.jobs), more=not is_full):
+        if not search.pops.take(search.found(popped.jobs, popped.left), more=not is_full):
             self._end(search)
         elif cut_short:
             self._ask(search)
             self._flush()
-        elif self._go_on(search):
-            self._flush()
         else:
-            self._end(search)
+            search.left += popped.left
+            if self._go_on(search):
+                self._flush()
+            else:
+                self._end(search)
+
+    def _fail(self, search: _Search, outcome: Any) -> None:
+        search.is_stuck = True
+        self._end(search, outcome)
 
     def _end(self, search: _Search, outcome: Any = None) -> None:
-        """The search is over: pass the jobs to the callers or, if there are none and it is stuck, the outcome."""
+        """The search is over: pass the jobs to the callers and, if it is stuck, the outcome to those without a job."""
+        if search not in self._searches:
+            return
         search.step += 1
         self._searches.discard(search)
         if search.is_stuck:
@@ -300,17 +329,18 @@ class Lanes:
         self._watching = None
         now = asyncio.get_running_loop().time()
         for search in [*self._searches]:
-            if now - search.asked_at >= _LOOK_S and self._shards.is_passed_over(search.shard):
-                search.is_stuck = True
-                self._end(search)
+            is_late = search.step > 0 and now - search.asked_at >= _LOOK_S
+            if is_late and self._shards.is_passed_over(search.shard):
+                self._fail(search, None)
         if self._searches and self._watching is None:
             self._watching = asyncio.get_running_loop().call_later(_LOOK_S, self._watch)
 
     async def close(self) -> None:
         """As `Lane.close`."""
-        self._leave()
-        if self._pops.collected:
-            self._pops.send()
-        await asyncio.gather(*(lane.close() for lane in self.of))
+        for lane in self.by_shard:
+            lane.closed = True
+        self._send_overdue()
+        await asyncio.gather(*(lane.close() for lane in self.by_shard))
+        await asyncio.sleep(0)  # searches that found no shard to ask end now
         if self._watching:
             self._watching.cancel()
