@@ -10,6 +10,7 @@ many jobs N servers could take, each on its own machine, given enough services i
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import sys
 import tempfile
@@ -131,7 +132,8 @@ def show(systems: Sequence[Sharded], servers: dict[str, float]) -> None:
             redis = statistics.median(run.cpu.store_us / run.jobs for run in runs)
             service = statistics.median(run.cpu.service_us / run.jobs for run in runs)
             first = first or [rate, redis, service]
-            ratios = [f"({now / then:4.2f} x)" for now, then in zip((rate, redis, service), first, strict=True)]
+            pairs = zip((rate, redis, service), first, strict=True)
+            ratios = [f"({now / then if then else math.nan:4.2f} x)" for now, then in pairs]
             print(f"{system.name:24} {rate:9,.0f} {ratios[0]} {redis:8.1f} {ratios[1]} {service:10.1f} {ratios[2]}")
         limits = (f"N={n}: {n * 1e6 / redis / (busiest if n > 1 else 1):,.0f}" for n in MACHINES)
         print(f"{'Redis on N machines':24} {'  '.join(limits)} jobs/s")
@@ -143,7 +145,7 @@ async def main(share: float, rounds: int) -> None:
     program()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jq-")))
-        alone = stack.enter_context(RedisServer(folder / "alone")).url
+        alone = stack.enter_context(RedisServer(folder)).url
         together = (await stack.enter_async_context(ClusterSet(replicas=0))).url
         places = (("one Redis", alone), ("Cluster of 3", together))
         systems = [Sharded(name, url, shards, folder) for name, url in places for shards in SHARDS]
