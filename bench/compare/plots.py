@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, StrMethodFormatter
 
@@ -13,7 +15,7 @@ from bench.compare.rounds import Found, growing
 from bench.compare.works import Sizes
 
 _FLOOR_MS = 0.1
-_POINTS = 500  # points per line
+_POINTS = 100  # points per line
 _GROWTH = [
     ("add-64", "rate", "adds/s, one a request, 64 connections"),
     ("batch", "rate", "adds/s, batches of 100"),
@@ -74,4 +76,6 @@ def _points(found: Found, work: str, key: str, system: str, steps: Sequence[int]
 
 def _save(figure: Figure, path: Path) -> None:
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})  # so that the file depends on the figures only
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.name}):  # text as text, and the same ids each time
+        figure.savefig(path, metadata={"Date": None})  # so that the file depends on the figures only
+    path.write_text(re.sub(r" ?\n(?=[LQCz])", " ", path.read_text()))  # a path on one line
