@@ -120,6 +120,20 @@ async def test_a_pop_comes_behind_the_finishes_and_adds_of_its_turn(pool: Pool) 
     assert (finished, added[0].result, popped.jobs[0].id) == (["finished"], "created", "b")
 
 
+async def test_a_pop_made_when_another_is_answered_comes_behind_the_finishes_of_its_turn(pool: Pool) -> None:
+    lanes, told = await opened(pool), Outcomes()
+    await add(pool, "a")
+    job = await pop_one(pool)
+
+    def go_on(popped: Popped) -> None:
+        assert lanes.pop(ask(), 1, told.take)
+        assert lanes.finish([("a", job.lease)], told.take)
+
+    assert lanes.pop(ask(), 1, go_on)
+    assert await told.next() == ["finished"]
+    assert (await told.next()).jobs == []
+
+
 async def test_a_refusal_is_told_to_the_caller_whose_job_it_is(pool: Pool) -> None:
     lanes, told = await opened(pool), Outcomes()
     await add(pool, "a")
