@@ -1,8 +1,8 @@
 """`jobqueue healthcheck`: says by its exit code whether the service on this machine is ready.
 
 Container engines run it every few seconds. So it imports only the modules of the standard library that it needs, and
-has its own code to read the few settings that it needs. The rules are those of `jobqueue.settings`, which takes three
-times its CPU time to load.
+has its own code to read the few settings that it needs, by the rules of `jobqueue.settings`. Loading that module would
+take three times the CPU time that the command takes beyond the start of Python.
 """
 
 from __future__ import annotations
