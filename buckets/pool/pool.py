@@ -36,7 +36,7 @@ from buckets.pool.codec import (
     read_finished,
     read_results,
 )
-from buckets.pool.lanes import Done, Sent, taken
+from buckets.pool.lanes import Done, Lane, Sent, taken
 from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
 from buckets.pool.several_lanes import Lanes
@@ -112,6 +112,19 @@ class Pool(Popping):
         bucket, all other calls would wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
+        if shards == 1:
+            self.lanes = Lane(self, 0, self.next_bucket)
+            self._lanes = [self.lanes]
+        else:
+            self.lanes = Lanes(
+                self,
+                self.next_bucket,
+                self.ready_shards,
+                redo_adds=self._redo_adds,
+                redo_finishes=self._redo_finishes,
+                give_back=self.unpop_later,
+            )
+            self._lanes = self.lanes.by_shard
 
     def shape(self, job: NewJob) -> Shape:
         """The part that is the same for all new jobs that differ from this one only in id, time and body."""
@@ -175,16 +188,6 @@ class Pool(Popping):
         self._deaths.report(died)
         for _, topic, cause, *_ in died:
             self.redis.meter.died(topic.decode("utf-8", "replace"), cause.decode())
-
-    def _several_lanes(self) -> Lanes:
-        return Lanes(
-            self,
-            self.next_bucket,
-            self.ready_shards,
-            redo_adds=self._redo_adds,
-            redo_finishes=self._redo_finishes,
-            give_back=self.unpop_later,
-        )
 
     def _redo_adds(self, within: str, shard: int, jobs: Sequence[Prepared], done: Done) -> None:
         """Add jobs of one shard by scripts of their own, in the background; `done` gets the outcome."""

@@ -84,14 +84,12 @@ def ask_for(
 
 @dataclass(slots=True)
 class PopSearch:
-    """One pop in progress, for one caller or for several with the same ask. It fills `popped`."""
+    """One pop in progress. It fills `popped`."""
 
     shards: Shards
     ready_shards: ReadyShards
     ask: Ask
     count: int
-    workers: list[tuple[int, str]]
-    """How many jobs each worker gets."""
     bucket: int
     orphan: Orphan
     """Receives a reply whose caller has stopped waiting."""
@@ -180,7 +178,7 @@ class PopSearch:
                 room=max(self._room, 0),
                 always=0 if popped.jobs else 1,
                 ttr=self.ask.ttr,
-                workers=turns(self.workers, len(popped.jobs)),
+                workers=turns([(self.count, self.ask.worker)], len(popped.jobs)),
                 **named,
             )
             found, cut_short = read_reply(reply)

@@ -37,18 +37,15 @@ _FINISHED = State.FINISHED
 class Popping(Shards):
     """A namespace whose jobs can be popped and returned; the part of `Pool` that is about deliveries."""
 
+    lanes: Lane | Lanes
+    """The fast path of adds, finishes and pops; made by `Pool`."""
+
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
         self.ready_shards = ReadyShards(shards)
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of a pop was gone before the reply came
-        self.lanes: Lane | Lanes = Lane(self, 0, self.next_bucket) if shards == 1 else self._several_lanes()
-        """The fast path of adds, finishes and pops."""
-        self._lanes = self.lanes.by_shard if isinstance(self.lanes, Lanes) else [self.lanes]
-
-    def _several_lanes(self) -> Lanes:
-        raise NotImplementedError
 
     def next_bucket(self) -> int:
         """The next bucket in turn."""
@@ -179,7 +176,7 @@ class Popping(Shards):
     async def _search(self, ask: Ask, count: int) -> Popped:
         popped = Popped()
         try:
-            await self._pop(popped, ask, count, [(count, ask.worker)])
+            await self._pop(popped, ask, count)
         except asyncio.CancelledError:
             self._is_abandoned = True
             self.unpop_later(popped.jobs)
@@ -206,11 +203,10 @@ class Popping(Shards):
             self.lanes.withdraw(done)
             raise
 
-    async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
-        """Fill `popped`. Jobs that arrive after the caller was cancelled are returned. `workers`: how many jobs each
-        gets."""
+    async def _pop(self, popped: Popped, ask: Ask, count: int) -> None:
+        """Fill `popped`. Jobs that arrive after the caller was cancelled are returned."""
         bucket = self.next_bucket()
-        search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._give_back_reply, popped)
+        search = PopSearch(self, self.ready_shards, ask, count, bucket, self._give_back_reply, popped)
         if len(self.keys) == 1:
             await search.in_one()
         else:
