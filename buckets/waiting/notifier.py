@@ -166,6 +166,12 @@ class Notifier:
         for listener in self._listeners:
             listener.leave(worker, owner)
 
+    async def leave(self, worker: str, owner: str | None) -> None:
+        """Call the listeners of all processes with a worker that leaves: those of this process now, so that what it
+        answers next is as of the worker's leaving. Raises Unavailable if other processes may not have been notified."""
+        self._tell_leave(worker, owner)
+        await self.publish(f"leave {worker}" if owner is None else f"leave_owned {owner} {worker}")
+
     async def publish(self, message: str) -> None:
         """Send a message to the notifiers of all processes, once: each listens to all shards. A process that is not
         connected misses it. Raises Unavailable."""

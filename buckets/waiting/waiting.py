@@ -347,8 +347,7 @@ class Waiting:
         """End the waiting pops of a worker now, in all processes, with the jobs of one last look, or none. With
         `owner`, only the pops of this owner. Raises Unavailable if the other processes may not have been notified; the
         pops of this process end anyway."""
-        self._dismiss(worker, owner)
-        await self.notifier.publish(f"leave {worker}" if owner is None else f"leave_owned {owner} {worker}")
+        await self.notifier.leave(worker, owner)
 
     def _dismiss(self, worker: str, owner: str | None) -> None:
         for waiter in self._of_worker.get(worker, ()):

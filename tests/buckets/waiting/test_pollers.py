@@ -168,7 +168,7 @@ async def test_a_worker_that_leaves_disappears_once_its_jobs_have_ended(pool: Po
     await sign(pool, "aa")
     pollers = Pollers(pool, notifier, "aa")
     await deliver(pool, pollers, "a")
-    notifier.hear(0, "leave w")
+    await notifier.leave("w", None)  # heard by its own process without a subscription
     assert await hands(pollers) == {"w": 1}
     pollers.finished([("a", None)], ["finished"])
     assert await hands(pollers) == {}
