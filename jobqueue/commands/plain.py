@@ -4,28 +4,32 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from msgspec import Raw
 
-from buckets import Job, Shape
+from buckets import Ask, Job, Shape
 from buckets.errors import AlreadyExists, JobQueueError
 from buckets.waiting.pollers import Client
 from jobqueue.commands.answers import Answer, failure, success
-from jobqueue.commands.table import ROOM
 from jobqueue.engine.by_callback import New, NumberedPop
 from jobqueue.engine.engine import Engine
 from jobqueue.schema import inner, params
 
+Done = Callable[[list[Any] | None], None]
+"""Called later with the outcomes: a JobQueueError for a command that was refused, None for one that must take the
+complete path. If the list is None, all commands must."""
+
+
+Handed = list[tuple[Job, int] | None]
+"""The job and its number, or None, for each pop that is answered."""
+
 _DONE = success()
 _NAMED: dict[str, inner.Add | params.Finish] = {"add": inner.Add(topic="", body=Raw()), "finish": params.Finish(id="")}
-
-Done = Callable[[list[Answer | None] | None], None]
-"""Called later with the answers. If an answer is None, its command must take the complete path; if the list is None,
-all commands must."""
 
 
 class Books(Protocol):
@@ -34,8 +38,8 @@ class Books(Protocol):
     def count(self, command: inner.Inner | params.Command, answers: list[Answer], begun: float) -> None:
         """Count answers to commands of the same kind as `command`. `begun`: when they began, by `perf_counter`."""
 
-    def count_done(self, name: str, number: int, begun: float) -> None:
-        """Count `number` commands that succeeded; nothing is logged."""
+    def count_done(self, name: str, number: int, begun: float, *, waiting: bool = False) -> None:
+        """Count `number` commands that succeeded; nothing is logged. `waiting`: True for pops that may wait."""
 
 
 class Plain:
@@ -54,16 +58,15 @@ class Plain:
         return self._engine.shape(make, *arguments)
 
     def add_numbered(self, jobs: Sequence[New], done: Done) -> bool:
-        """Add jobs under the next numbers. Returns False if it did nothing and the adds must take the complete path."""
+        """Add jobs under the next numbers; the outcome of each is its number. Returns False if it did nothing and the
+        adds must take the complete path."""
         return not self._is_logged and self._engine.add_numbered(jobs, partial(self._added, time.perf_counter(), done))
 
     def _added(self, begun: float, done: Done, results: list[int | JobQueueError] | None) -> None:
-        if results is None:
-            done(None)
-            return
-        answers = [_added(result) for result in results]
-        self._count("add", [answer for answer in answers if answer is not None], begun)
-        done(answers)
+        if results is not None and not self._count("add", results, begun):
+            done([None if isinstance(result, AlreadyExists) else result for result in results])
+        else:
+            done(results)
 
     def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
         """Finish jobs, given as id and lease. Returns False if it did nothing and the finishes must take the complete
@@ -73,49 +76,53 @@ class Plain:
         return self._engine.finish(ends, partial(self._finished, time.perf_counter(), len(ends), done))
 
     def _finished(self, begun: float, number: int, done: Done, outcome: Any) -> None:
-        if outcome is None:
-            done(None)
-            return
         results = [outcome] * number if isinstance(outcome, JobQueueError) else outcome
-        answers = [failure(result) if isinstance(result, JobQueueError) else _DONE for result in results]
-        self._count("finish", answers, begun)
-        done(list(answers))
+        if results is not None:
+            self._count("finish", results, begun)
+        done(results)
 
-    def _count(self, name: str, answers: list[Answer], begun: float) -> None:
-        if all(answer["success"] for answer in answers):
-            self._books.count_done(name, len(answers), begun)
-        else:
-            self._books.count(_NAMED[name], answers, begun)
+    def _count(self, name: str, results: Sequence[object], begun: float) -> bool:
+        """Count adds, whose numbers may be taken, or finishes. Returns whether all were carried out."""
+        errors = [result for result in results if isinstance(result, JobQueueError)]
+        if not errors:
+            self._books.count_done(name, len(results), begun)
+            return True
+        answers = [failure(error) for error in errors if name != "add" or not isinstance(error, AlreadyExists)]
+        answers += [_DONE] * (len(results) - len(errors))
+        self._books.count(_NAMED[name], answers, begun)
+        return False
 
-    def pop(self, command: inner.Pop, times: int, client: Client, done: Callable[[list[Answer]], None]) -> NumberedPop:
-        """Answer a pop of one job, or `times` equal ones in order, as many of them as there are jobs. If there is no
-        job, pops that do not wait are all answered as empty, a single pop after its wait; several pops that would wait
-        get no answers. `done` is called later with the answers."""
-        took = partial(self._popped, command, times, time.perf_counter(), done)
-        wait_s = (command.wait or 0) if times == 1 else 0
-        return self._engine.pop_numbered(command, times, wait_s, ROOM, client, took)
+    def pop(
+        self, ask: Ask, times: int, wait_s: float, client: Client, done: Callable[[Handed | JobQueueError], None]
+    ) -> NumberedPop:
+        """Carry out a pop of one job, or `times` equal ones in order, as many of them as there are jobs. If there is no
+        job, pops that do not wait all find none, a single pop after its wait; several pops that would wait are not
+        answered. `done` is called later."""
+        took = partial(self._popped, ask, times, wait_s > 0, time.perf_counter(), done)
+        return self._engine.pop_numbered(ask, times, wait_s if times == 1 else 0, client, took)
 
     def _popped(
         self,
-        command: inner.Pop,
+        ask: Ask,
         times: int,
+        waits: bool,
         begun: float,
-        done: Callable[[list[Answer]], None],
-        outcome: tuple[list[Job], list[int]] | JobQueueError,
+        done: Callable[[Handed | JobQueueError], None],
+        outcome: list[tuple[Job, int]] | JobQueueError,
     ) -> None:
-        if isinstance(outcome, JobQueueError):
-            answers = [failure(outcome)]
+        handed = cast(Handed | JobQueueError, outcome)
+        if not outcome and (times == 1 or not waits):
+            handed = [None] * times
+        if self._is_logged or isinstance(handed, JobQueueError):
+            self._log(ask, waits, begun, handed)
+        elif handed:
+            self._books.count_done("pop", len(handed), begun, waiting=waits)
+        done(handed)
+
+    def _log(self, ask: Ask, waits: bool, begun: float, handed: Handed | JobQueueError) -> None:
+        """Count pops that failed, or whose answers are logged."""
+        if isinstance(handed, JobQueueError):
+            answers = [failure(handed)]
         else:
-            pairs = zip(*outcome, strict=True)
-            answers = [success(jobs=[job], numbers=[number]) for job, number in pairs]
-            if not answers and (times == 1 or not command.wait):
-                answers = [success(jobs=[], numbers=[]) for _ in range(times)]
-        if answers:
-            self._books.count(command, answers, begun)
-        done(answers)
-
-
-def _added(result: int | JobQueueError) -> Answer | None:
-    if isinstance(result, int):
-        return {"success": True, "number": result}
-    return None if isinstance(result, AlreadyExists) else failure(result)
+            answers = [success(jobs=[each[0]] if each else []) for each in handed]
+        self._books.count(inner.Pop(topics=[*ask.topics], wait=math.inf if waits else 0), answers, begun)

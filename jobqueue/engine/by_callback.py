@@ -32,11 +32,10 @@ from buckets import (
 from buckets.errors import JobQueueError
 from jobqueue.engine.new_jobs import Policies, is_virtual, new_id, new_job, spread_ms
 from jobqueue.engine.numbered import Numbered, id_of, number_of
-from jobqueue.schema import inner, params
+from jobqueue.schema import params
 from jobqueue.schema.params import at_ms, ms, ms_or_none
 
-_MOST = 2048  # shapes that are remembered, of at most 1 KB each
-_MOST_MADE = 256
+_MOST = 2048  # shapes of a kind that are remembered, of at most 1 KB each
 
 _likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
 
@@ -85,7 +84,7 @@ Done = Callable[[Any], None]
 New = tuple[Shape, int, bytes]
 """A new job that gets a number: its shape, its delay in ms, its body."""
 AddDone = Callable[[list[int | JobQueueError] | None], None]
-PopDone = Callable[[tuple[list[Job], list[int]] | JobQueueError], None]
+PopDone = Callable[[list[tuple[Job, int]] | JobQueueError], None]
 
 
 class ByCallback:
@@ -107,8 +106,9 @@ class ByCallback:
         self.is_local = is_local
         self.give_back = pool.unpop_later
         self.report_delivered = pool.report_delivered
-        self._numbered = numbered
+        self.numbered = numbered
         self._shape_of = pool.shape
+        self._look = pool.look
         self._made: dict[Hashable, Shape | None] = {}
         self.obey(policies)
 
@@ -151,7 +151,7 @@ class ByCallback:
             return self._made[key]
         except KeyError:
             shape = self._shape(make(*arguments))
-        if len(self._made) >= _MOST_MADE:
+        if len(self._made) >= _MOST:
             self._made.clear()
         self._made[key] = shape
         return shape
@@ -165,7 +165,7 @@ class ByCallback:
         """Add jobs under the next numbers; their shapes reject an id that exists. `done` later gets the number or the
         error of each, or None if nothing was done. Returns False, and does nothing, if the jobs must take the complete
         way."""
-        counter = self._numbered.counter
+        counter = self.numbered.counter
         numbers = counter.ready(len(jobs)) if self.is_local else None
         if numbers is None:
             return False
@@ -180,24 +180,21 @@ class ByCallback:
 
     def _added(self, numbers: list[int], done: AddDone, outcome: Any) -> None:
         if outcome is None:
-            self._numbered.counter.put_back(numbers)
+            self.numbered.counter.put_back(numbers)
             done(None)
             return
         results = [outcome] * len(numbers) if isinstance(outcome, JobQueueError) else outcome
         pairs = zip(numbers, results, strict=True)
         done([number if isinstance(result, Added) else result for number, result in pairs])
 
-    def pop_numbered(
-        self, command: inner.Pop, count: int, wait_s: float, room: int, client: Client, done: PopDone
-    ) -> NumberedPop:
-        """Begin to reserve up to `count` jobs (and `room` bytes of them) within `wait_s`, and to number them, as
-        `Engine.pop_numbered` does. `done` gets the jobs and their numbers, or the error, later, unless the pop is
-        cancelled."""
-        topics, worker = command.topics or [command.topic or ""], command.worker or ""
-        ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room, by_priority=command.by_priority)
-        pop = NumberedPop(self.give_back, self._numbered, command.numbered, done)
-        pop.pop = Pop(self, self.pollers.begin(worker, client, topics), pop.take)
-        pop.pop.wait(ask, count, wait_s)
+    def pop_numbered(self, ask: Ask, count: int, wait_s: float, client: Client, done: PopDone) -> NumberedPop:
+        """Begin to reserve up to `count` jobs within `wait_s`, and to number them as `Engine.pop_numbered`. `done`
+        gets the jobs with their numbers, or the error, later, unless the pop is cancelled."""
+        pop = NumberedPop(self, self.pollers.begin(ask.worker, client, ask.topics), done)
+        if wait_s > 0:
+            pop.wait(ask, count, wait_s)
+        else:
+            self._look(ask, count, pop.take)
         return pop
 
 
@@ -214,13 +211,14 @@ class Pop:
 
     def look(self, ask: Ask, count: int) -> bool:
         """Look once for jobs. Returns False, and does nothing, if the pop must take the complete way."""
-        return self._engine.lanes.pop(ask, count, self._take)
+        return self._engine.lanes.pop(ask, count, self.take)
 
     def wait(self, ask: Ask, count: int, wait_s: float, owner: str = "") -> None:
         """Wait up to `wait_s` seconds for jobs; unlike `look`, this is always possible."""
-        self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take, owner)
+        self._waiter = self._engine.waiting.begin(ask, count, wait_s, self.take, owner)
 
-    def _take(self, outcome: Any) -> None:
+    def take(self, outcome: Any) -> None:
+        """Receive the outcome."""
         done, self._done = self._done, None
         found = type(outcome) is Popped
         if done is None:
@@ -246,52 +244,42 @@ class Pop:
             self._engine.waiting.cancel(self._waiter)
 
 
-class NumberedPop:
-    """A pop in flight. Many may be waiting, so this object is small."""
+class NumberedPop(Pop):
+    """A pop in flight whose jobs get numbers."""
 
-    __slots__ = ("_done", "_give_back", "_numbered", "_numbering", "_which", "pop")
+    __slots__ = ("_numbering",)
 
-    def __init__(
-        self, give_back: Callable[[Sequence[Job]], None], numbered: Numbered, which: str, done: PopDone
-    ) -> None:
-        self._give_back = give_back
-        self._numbered = numbered
-        self._which = which
-        self._done = done
+    def __init__(self, engine: ByCallback, poller: Poller, done: PopDone) -> None:
+        super().__init__(engine, poller, partial(self._number, done))
         self._numbering: asyncio.Task[list[int]] | None = None
-        self.pop: Pop | None = None
-        """The pop, or None once it is answered."""
 
-    def cancel(self) -> None:
-        """Cancel the pop because its client is gone; jobs that are or will be reserved for it are returned."""
-        if self.pop:
-            self.pop.cancel()
-        elif self._numbering:
-            self._numbering.cancel()
-            self._numbering = None
+    def cancel(self, *, is_gone: bool = True) -> None:
+        """As for any pop, also while the jobs are numbered."""
+        numbering, self._numbering = self._numbering, None
+        if numbering:
+            numbering.cancel()
+        super().cancel(is_gone=is_gone)
 
-    def take(self, outcome: Popped | JobQueueError) -> None:
-        """Handle the outcome of the pop."""
-        self.pop = None
+    def _number(self, done: PopDone, outcome: Popped | JobQueueError) -> None:
         if isinstance(outcome, JobQueueError):
-            self._done(outcome)
+            done(outcome)
             return
-        jobs, which = outcome.jobs, self._which
-        numbers = [number_of(job, also_copies=which == "copies") for job in jobs] if which else []
+        jobs = outcome.jobs
+        numbers = [number_of(job, also_copies=False) for job in jobs]
         if None in numbers:  # some of the jobs need an alias
-            self._numbering = asyncio.get_running_loop().create_task(self._numbered.numbers(jobs, which))
-            self._numbering.add_done_callback(partial(self._take_numbers, jobs))
+            self._numbering = asyncio.get_running_loop().create_task(self._engine.numbered.numbers(jobs, "jobs"))
+            self._numbering.add_done_callback(partial(self._take_numbers, done, jobs))
         else:
-            self._done((jobs, cast(list[int], numbers)))
+            done(list(zip(jobs, cast(list[int], numbers), strict=True)))
 
-    def _take_numbers(self, jobs: list[Job], numbering: asyncio.Task[list[int]]) -> None:
+    def _take_numbers(self, done: PopDone, jobs: list[Job], numbering: asyncio.Task[list[int]]) -> None:
         is_wanted, self._numbering = self._numbering is not None, None
         error = asyncio.CancelledError() if numbering.cancelled() else numbering.exception()
         if is_wanted and error is None:
-            self._done((jobs, numbering.result()))
+            done(list(zip(jobs, numbering.result(), strict=True)))
             return
-        self._give_back(jobs)
+        self._engine.give_back(jobs)
         if is_wanted and isinstance(error, JobQueueError):
-            self._done(error)
+            done(error)
         elif isinstance(error, Exception) and not isinstance(error, JobQueueError):
             raise error

@@ -46,10 +46,15 @@ _DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _ENDLESS = re.compile(rb"\d[eE]\+?\d{3}")  # a number that may be too large for any reader
 
 
+def too_large(body: bytes, max_body_bytes: int) -> TooLarge:
+    """The refusal of a body that is too long."""
+    return TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
+
+
 def check_body(body: bytes, max_body_bytes: int) -> None:
     """Raises TooLarge, BadField."""
     if len(body) > max_body_bytes:
-        raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
+        raise too_large(body, max_body_bytes)
     if _may_be_unreadable(body):
         try:  # a lone surrogate or 1e999: well formed, but no reader could decode the answer that hands it out
             orjson.loads(body)

@@ -137,21 +137,26 @@ _ANY = msgspec.json.Decoder(msgspec.Raw)
 
 def stored_text(text: str, max_body_bytes: int) -> bytes:
     """The body for a text. Raises TooLarge; UnicodeEncodeError for a lone surrogate."""
-    raw = text.encode()
-    if _is_json(raw, max_body_bytes):
+    return _stored(text.encode(), text, max_body_bytes)
+
+
+def _stored(raw: bytes, text: str, max_body_bytes: int) -> bytes:
+    if raw[:1] + raw[-1:] in _PAIRS and _is_json(raw, max_body_bytes):
         return raw
     body = orjson.dumps(text)
-    checks.check_body(body, max_body_bytes)
+    if len(body) > max_body_bytes:
+        raise checks.too_large(body, max_body_bytes)
     return body
 
 
 def stored_bytes(raw: bytes, max_body_bytes: int) -> tuple[bytes, dict[str, str]]:
     """The body for bytes, and the headers that it needs. Raises TooLarge."""
     try:
-        return stored_text(raw.decode(), max_body_bytes), {}
+        return _stored(raw, raw.decode(), max_body_bytes), {}
     except (UnicodeDecodeError, TooLarge):
         body = b'"' + base64.b64encode(raw) + b'"'
-        checks.check_body(body, max_body_bytes)
+        if len(body) > max_body_bytes:
+            raise checks.too_large(body, max_body_bytes) from None
         return body, {ENCODING: BASE64}
 
 
@@ -179,14 +184,12 @@ def given_text(job: Job) -> str:
 
 
 def _is_base64(job: Job) -> bool:
-    headers = job.optional.get(Tag.HEADERS)
+    headers = job.kind.optional.get(Tag.HEADERS)
     return headers is not None and orjson.loads(headers).get(ENCODING) == BASE64
 
 
 def _is_json(raw: bytes, max_body_bytes: int) -> bool:
-    """Whether the native protocol would accept the bytes, as an object or an array."""
-    if raw[:1] + raw[-1:] not in _PAIRS:
-        return False
+    """Whether the native protocol would accept the bytes, which begin and end as an object or an array."""
     try:
         _ANY.decode(raw)
         checks.check_body(raw, max_body_bytes)

@@ -207,20 +207,23 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
-        if self.is_closing:
+        transport = self.transport
+        if transport is None or transport.is_closing():
             return
         self.received += data
-        if not self.is_busy:
-            self._go_on()
-        elif len(self.received) > MOST_AHEAD and self.transport is not None:
-            self.transport.pause_reading()
+        if self._task is None and not self._has_begun and not self._is_unread:
+            self._begin_next()
+        elif len(self.received) > MOST_AHEAD:
+            transport.pause_reading()
         if len(self.received) != self._charged:
             self._charge()
 
     def _go_on(self) -> None:
-        """Begin the next request, if there is one."""
-        if self.is_busy or self.is_closing:
-            return
+        """Begin the next request, if there is one and its turn has come."""
+        if not self.is_busy and not self.is_closing:
+            self._begin_next()
+
+    def _begin_next(self) -> None:
         try:
             request = self.take()
             if request is None:
@@ -245,8 +248,9 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         """Send the answer to the request that `begin` began, and go on with the next request."""
         self._has_begun = False
         self._served += 1
-        if not self.is_closing:
-            self.write(data)
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
             self._go_on()
 
     def complete(self, answer: Callable[[], Coroutine[Any, Any, None]]) -> None:

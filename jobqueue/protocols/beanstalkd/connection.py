@@ -25,9 +25,10 @@ from jobqueue.wires.stream import Stream, Streams
 
 log = structlog.get_logger()
 
-_LONGEST_RUN = 64  # commands that go to Redis together
+_LONGEST_RUN = 200  # commands that go to Redis together
 _IN_RUNS = {PUT, "delete", "reserve", "reserve-with-timeout"}
 _LONGEST_S = 86_400.0  # of a lease
+_KEPT_BACK_S = 0.002  # how long an answer waits for the next one: a write costs more than all else of a request
 _RESERVED = State.RESERVED
 
 Command = Callable[..., Awaitable[bytes]]
@@ -75,6 +76,8 @@ class Desk:
         self, dialect: Dialect[Beanstalkd], streams: Streams, commands: Commands, begins: Mapping[str, Begin]
     ) -> None:
         self.dialect = dialect
+        self.plain: Plain = dialect.tools.commands.plain
+        """Carries out plain commands."""
         self.streams = streams
         self.commands = commands
         self.begins = begins
@@ -87,13 +90,9 @@ class Desk:
         self.workers = 0
         """Connections that have reserved a job."""
         self._returning: set[asyncio.Task[None]] = set()
+        self._unwritten: list[Connection] = []
         self._names = Names(dialect.options.prefix)
         self._watches_default = (self.names.topic(DEFAULT) or DEFAULT,)
-
-    @property
-    def plain(self) -> Plain:
-        """Carries out plain commands."""
-        return self.dialect.tools.commands.plain
 
     @property
     def options(self) -> Beanstalkd:
@@ -111,6 +110,17 @@ class Desk:
         """How many connections wait for a job, by topic; the empty topic counts all connections that wait."""
         watched = (each.watched for each in self.streams.open if isinstance(each, Connection) and each.is_waiting)
         return Counter(topic for topics in watched for topic in ("", *topics))
+
+    def write_soon(self, connection: Connection) -> None:
+        """Write the answers that a connection has kept back, unless they are written with the next one before."""
+        if not self._unwritten:
+            asyncio.get_running_loop().call_later(_KEPT_BACK_S, self._write)
+        self._unwritten.append(connection)
+
+    def _write(self) -> None:
+        connections, self._unwritten = self._unwritten, []
+        for each in connections:
+            each.write_rest()
 
     def give_back(self, jobs: Iterable[Held], grant: Grant) -> None:
         """Release the jobs of a closed connection at once, without counting a try. `grant`: the grant with which the
@@ -152,11 +162,13 @@ class Connection(Stream[Run]):
         "_ahead",
         "_left",
         "_parser",
+        "deleting",
         "desk",
         "has_put",
         "has_reserved",
         "held",
         "pop",
+        "unwritten",
         "used",
         "watched",
     )
@@ -172,7 +184,11 @@ class Connection(Stream[Run]):
         self.has_put = False
         self.has_reserved = False
         self.pop: NumberedPop | None = None
-        """The pop that the connection is waiting for, or None."""
+        """The pop in flight, or None."""
+        self.deleting: Any = None
+        """The deletes in flight, if reserves that follow them are in flight, too; or None."""
+        self.unwritten = b""
+        """Answers that are kept back to be written with the next one: see `Desk.write_soon`."""
         self._parser = Parser()
         self._ahead: Request | None = None  # the request that came after a run
         self._left: Run | None = None  # the rest of a run that is partly answered
@@ -203,11 +219,18 @@ class Connection(Stream[Run]):
         if self._left is not None:
             left, self._left = self._left, None
             return left
-        first = self._next()
+        received, parse = self.received, self._parser.take
+        most_bytes = self.desk.dialect.options.max_job_bytes
+        first, self._ahead = self._ahead, None
         if first is None:
-            return None
+            first = parse(received, most_bytes) if received else None
+            if first is None:
+                return None
         name, run = first[0], [first[1]]
-        while self.received and name in _IN_RUNS and len(run) < _LONGEST_RUN and (ahead := self._next()) is not None:
+        while received and name in _IN_RUNS and len(run) < _LONGEST_RUN:
+            ahead = parse(received, most_bytes)
+            if ahead is None:
+                break
             if ahead[0] != name:
                 self._ahead = ahead
                 break
@@ -215,11 +238,16 @@ class Connection(Stream[Run]):
         self.desk.counts[name] += len(run)
         return name, run
 
-    def _next(self) -> Request | None:
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            return ahead
-        return self._parser.take(self.received, self.desk.dialect.options.max_job_bytes) if self.received else None
+    def write_rest(self) -> None:
+        """Write the answers that are not written yet, if the client is still there."""
+        unwritten, self.unwritten = self.unwritten, b""
+        if unwritten and not self.is_closing:
+            self.write(unwritten)
+
+    def close(self) -> None:
+        """Close the connection after what is written and kept back."""
+        self.write_rest()
+        super().close()
 
     def leave(self, left: Run) -> None:
         """Keep the rest of a run, to be answered next."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any
 
 from msgspec import Raw
 
-from buckets import Job, State
+from buckets import Ask, Job, State, ask_for
+from buckets.errors import JobQueueError
 from jobqueue.commands.answers import Answer, success
+from jobqueue.commands.plain import Handed
+from jobqueue.commands.table import ROOM
 from jobqueue.engine.by_callback import New
 from jobqueue.engine.numbered import id_of
 from jobqueue.errors import TooLarge
@@ -27,49 +31,51 @@ Put = tuple[int, int, int, bytes]
 _ENDED = (State.FINISHED, State.DELETED)
 
 
-class _Stored(NamedTuple):
-    """What a put stores besides its times."""
-
-    body: bytes
-    headers: dict[str, str]
-    level: int
-    note: bytes
-
-
 def begin_puts(connection: Connection, run: Run) -> bool:
     """Begin to put jobs into the used tube. Returns False if they must take the complete path."""
     puts = run[1]
-    jobs = [_new(connection, *put) for put in puts]
-    if connection.refuses_jobs or None in jobs:
+    if connection.refuses_jobs:
+        return False
+    jobs = _new_jobs(connection, puts)
+    if jobs is None:
         return False
     took = connection.taking(partial(_put, connection, puts))
-    if not connection.desk.plain.add_numbered(cast(list[New], jobs), took):
+    if not connection.desk.plain.add_numbered(jobs, took):
         return False
     _count_producer(connection)
     return True
 
 
-def _new(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> New | None:
-    """The job of a put, or None if the put is not plain."""
-    read = _read(connection, priority, delay, data)
-    if read is None or read.headers:
-        return None
-    shape = connection.desk.plain.shape(_command, connection.used, read.level, ttr, read.note)
-    return (shape, delay * 1000, read.body) if shape else None
+def _new_jobs(connection: Connection, puts: Sequence[Put]) -> list[New] | None:
+    """The jobs of puts, or None if one of the puts is not plain."""
+    desk, topic = connection.desk, connection.used
+    shape_of, levels = desk.plain.shape, desk.options.levels
+    most_bytes = desk.dialect.tools.settings.max_body_bytes
+    jobs: list[New] = []
+    for priority, delay, ttr, data in puts:
+        try:
+            body, headers = stored_bytes(data, most_bytes)
+        except TooLarge:
+            return None
+        shape = shape_of(_command, levels, topic, priority, delay, ttr)
+        if shape is None or headers:
+            return None
+        jobs.append((shape, delay * 1000, body))
+    return jobs
 
 
-def _put(connection: Connection, puts: Sequence[Put], answers: list[Answer | None] | None) -> None:
-    if answers is None or None in answers:
-        connection.complete(partial(_put_rest, connection, puts, answers or [None] * len(puts)))
+def _put(connection: Connection, puts: Sequence[Put], outcomes: list[Any] | None) -> None:
+    if outcomes is None or None in outcomes:
+        connection.complete(partial(_put_rest, connection, puts, outcomes or [None] * len(puts)))
     else:
-        connection.answered(b"".join(map(_inserted, cast(list[Answer], answers))))
+        connection.answered(b"".join(map(_put_answer, outcomes)))
 
 
-async def _put_rest(connection: Connection, puts: Sequence[Put], answers: list[Answer | None]) -> None:
-    """Put the jobs that have no answer yet, and answer all puts."""
-    left = [put for put, answer in zip(puts, answers, strict=True) if answer is None]
+async def _put_rest(connection: Connection, puts: Sequence[Put], outcomes: list[int | JobQueueError | None]) -> None:
+    """Put the jobs that have no outcome yet, and answer all puts."""
+    left = [put for put, outcome in zip(puts, outcomes, strict=True) if outcome is None]
     others = iter(await _put_all(connection, left))
-    connection.write(b"".join([next(others) if answer is None else _inserted(answer) for answer in answers]))
+    connection.write(b"".join([next(others) if outcome is None else _put_answer(outcome) for outcome in outcomes]))
 
 
 async def put(connection: Connection, puts: Sequence[Put]) -> bytes:
@@ -93,33 +99,28 @@ def _count_producer(connection: Connection) -> None:
         connection.desk.producers += 1
 
 
+def _put_answer(outcome: int | JobQueueError) -> bytes:
+    return parser.of_error(outcome.code) if isinstance(outcome, JobQueueError) else b"INSERTED %d\r\n" % outcome
+
+
 def _inserted(answer: Answer) -> bytes:
     return b"INSERTED %d\r\n" % answer["number"] if answer["success"] else parser.of_failure(answer)
 
 
 def _add(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> inner.Add | None:
     """The add for a put, or None if its body would be too long."""
-    read = _read(connection, priority, delay, data)
-    if read is None:
+    try:
+        body, headers = stored_bytes(data, connection.desk.dialect.tools.settings.max_body_bytes)
+    except TooLarge:
         return None
-    command = _command(connection.used, read.level, ttr, read.note)
-    command.body, command.delay, command.headers = Raw(read.body), delay, read.headers or None
+    command = _command(connection.desk.options.levels, connection.used, priority, delay, ttr)
+    command.body, command.delay, command.headers = Raw(body), delay, headers or None
     return command
 
 
-def _read(connection: Connection, priority: int, delay: int, data: bytes) -> _Stored | None:
-    """What is stored for a put, or None if its body would be too long."""
-    desk = connection.desk
-    try:
-        body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
-    except TooLarge:
-        return None
-    level = parser.level(desk.options.levels, priority)
-    return _Stored(body, headers, level, parser.written(desk.options.levels, level, priority, delay))
-
-
-def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
-    """The add for a put, without its delay and body."""
+def _command(levels: tuple[int, ...], topic: str, priority: int, delay: int, ttr: int) -> inner.Add:
+    """The add for a put, without its body; its delay is only in the note."""
+    level = parser.level(levels, priority)
     return inner.Add(
         topic=topic,
         body=Raw(),
@@ -127,7 +128,7 @@ def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
         priority=level,
         tries=0,
         retention=0,
-        note=note,
+        note=parser.written(levels, level, priority, delay),
         numbered=True,
         if_exists="reject",
     )
@@ -207,6 +208,7 @@ async def _peek(connection: Connection, look: inner.Peek) -> bytes:
 
 
 _DONE = success()
+_RESERVES = {"reserve", "reserve-with-timeout"}
 _MARGIN_S = 1.0  # before the end of a lease, a reserve is answered with DEADLINE_SOON
 
 
@@ -224,18 +226,19 @@ def begin_reserves(connection: Connection, run: Run) -> bool:
 def _reserve(connection: Connection, run: Run, most: int) -> None:
     """Reserve for the first commands of a run, up to `most`, as far as all of them wait or none of them waits."""
     soon_s = _soon_s(connection) if connection.held else math.inf
-    waits = [min(_wait_s(arguments), soon_s) for arguments in run[1][:most]]
-    waits_at_all = waits[0] > 0
-    times = next((at for at, wait in enumerate(waits) if (wait > 0) is not waits_at_all), most)
-    command = _pop(connection, waits[0])
-    connection.is_waiting = True
+    commands = run[1]
+    wait_s = min(_wait_s(commands[0]), soon_s)
+    times = 1
+    while times < most and (min(_wait_s(commands[times]), soon_s) > 0) is (wait_s > 0):
+        times += 1
+    connection.is_waiting = connection.deleting is None
     took = connection.taking(partial(_popped, connection, run, soon_s))
-    connection.pop = connection.desk.plain.pop(command, times, connection, took)
+    connection.pop = connection.desk.plain.pop(_ask(connection.watched), times, wait_s, connection, took)
 
 
-def _pop(connection: Connection, wait_s: float) -> inner.Pop:
-    watched = list(connection.watched)
-    return inner.Pop(topics=watched, wait=wait_s, by_priority=len(watched) > 1, numbered="jobs")
+@functools.lru_cache(maxsize=1024)
+def _ask(watched: tuple[str, ...]) -> Ask:
+    return ask_for(watched, room=ROOM, by_priority=len(watched) > 1)
 
 
 def _soon_s(connection: Connection) -> float:
@@ -244,24 +247,41 @@ def _soon_s(connection: Connection) -> float:
     return math.inf if ends is None else max(ends - _MARGIN_S - connection.now, 0.0)
 
 
-def _popped(connection: Connection, run: Run, soon_s: float, answers: list[Answer]) -> None:
+def _popped(connection: Connection, run: Run, soon_s: float, handed: Handed | JobQueueError) -> None:
     connection.is_waiting = False
     connection.pop = None
-    if not answers:  # several would have to wait: now the first one waits alone
+    if connection.deleting is not None:
+        connection.deleting.handed = run, soon_s, handed
+        return
+    if isinstance(handed, JobQueueError):
+        _answer_reserves(connection, run, 1, parser.of_error(handed.code))
+        return
+    if not handed:  # several would have to wait: now the first one waits alone
         _reserve(connection, run, 1)
         return
-    jobs = [job for answer in answers if answer["success"] for job in answer["jobs"]]
-    try:
-        if jobs:
+    if handed[0] is not None:
+        try:
             connection.check_client()
-    except ConnectionError:
-        connection.desk.dialect.tools.give_back(jobs)
-        return
+        except ConnectionError:
+            connection.desk.dialect.tools.give_back(_jobs_of(handed))
+            return
+    answers = [
+        _reserved(connection, each[1], each[0]) if each else _no_job(arguments, soon_s)
+        for each, arguments in zip(handed, run[1], strict=False)
+    ]
+    _answer_reserves(connection, run, len(handed), b"".join(answers))
+
+
+def _jobs_of(handed: Handed | JobQueueError) -> list[Job]:
+    return [] if isinstance(handed, JobQueueError) else [each[0] for each in handed if each]
+
+
+def _answer_reserves(connection: Connection, run: Run, answered: int, answers: bytes) -> None:
     name, commands = run
-    if len(answers) < len(commands):
-        connection.leave((name, commands[len(answers) :]))
-    answered = zip(answers, commands, strict=False)
-    connection.answered(b"".join([_of_reserve(connection, *each, soon_s) for each in answered]))
+    if answered < len(commands):
+        connection.leave((name, commands[answered:]))
+    unwritten, connection.unwritten = connection.unwritten, b""
+    connection.answered(unwritten + answers)
 
 
 async def _handed_out(connection: Connection, command: inner.Pop) -> Answer:
@@ -285,10 +305,17 @@ async def reserve(connection: Connection, *timeout_s: int) -> bytes:
     soon_s = _soon_s(connection) if connection.held else math.inf
     connection.is_waiting = True
     try:
-        answer = await _handed_out(connection, _pop(connection, min(_wait_s(timeout_s), soon_s)))
+        watched = [*connection.watched]
+        wait_s = min(_wait_s(timeout_s), soon_s)
+        pop = inner.Pop(topics=watched, wait=wait_s, by_priority=len(watched) > 1, numbered="jobs")
+        answer = await _handed_out(connection, pop)
     finally:
         connection.is_waiting = False
-    return _of_reserve(connection, answer, timeout_s, soon_s)
+    if not answer["success"]:
+        return parser.of_failure(answer)
+    if not answer["jobs"]:
+        return _no_job(timeout_s, soon_s)
+    return _reserved(connection, answer["numbers"][0], answer["jobs"][0])
 
 
 async def reserve_job(connection: Connection, number: int) -> bytes:
@@ -309,12 +336,9 @@ def _wait_s(arguments: tuple[int, ...]) -> float:
     return arguments[0] if arguments else math.inf
 
 
-def _of_reserve(connection: Connection, answer: Answer, arguments: tuple[int, ...], soon_s: float) -> bytes:
-    if not answer["success"]:
-        return parser.of_failure(answer)
-    if answer["jobs"]:
-        return _reserved(connection, answer["numbers"][0], answer["jobs"][0])
-    return parser.DEADLINE_SOON if soon_s <= _wait_s(arguments) else parser.TIMED_OUT
+def _no_job(timeout_s: tuple[int, ...], soon_s: float) -> bytes:
+    """The answer to a reserve that found no job."""
+    return parser.DEADLINE_SOON if soon_s <= _wait_s(timeout_s) else parser.TIMED_OUT
 
 
 def _reserved(connection: Connection, number: int, job: Job) -> bytes:
@@ -323,32 +347,119 @@ def _reserved(connection: Connection, number: int, job: Job) -> bytes:
 
 
 def begin_deletes(connection: Connection, run: Run) -> bool:
-    """Begin to finish jobs that the connection holds. Returns False if the deletes must take the complete path."""
+    """Begin to finish jobs that the connection holds, and the reserves that the client sent after the deletes. Returns
+    False if the deletes must take the complete path."""
     name, commands = run
-    ends: dict[int, tuple[str, int]] = {}
+    held: dict[int, Held] = {}
     for (number,) in commands:
-        held = connection.holds(number)
-        if held is None or held.is_gone or number in ends:
+        each = connection.holds(number)
+        if each is None or each.is_gone or number in held:
             break
-        ends[number] = held.id, held.lease
-    some: Run = name, commands[: len(ends)]
-    if not ends or not connection.desk.plain.finish(
-        [*ends.values()], connection.taking(partial(_finished, connection, some))
+        held[number] = each
+    deleting = _Deleting(connection, (name, commands[: len(held)]), held)
+    if not held or not connection.desk.plain.finish(
+        [(each.id, each.lease) for each in held.values()], connection.taking(deleting.took)
     ):
         return False
-    if len(ends) < len(commands):
-        connection.leave((name, commands[len(ends) :]))
+    for number in held:
+        del connection.held[number]
+    if len(held) < len(commands):
+        connection.leave((name, commands[len(held) :]))
+    else:
+        deleting.begin_reserves()
     return True
 
 
-def _finished(connection: Connection, run: Run, answers: list[Answer | None] | None) -> None:
-    if not connection.is_connected:
-        return
-    if answers is None:
-        connection.complete(partial(connection.answer, run))
-        return
-    numbers = [number for (number,) in run[1]]
-    connection.answered(b"".join(map(partial(_deleted, connection), numbers, answers)))
+class _Deleting:
+    """Deletes in flight, of jobs that the connection no longer holds unless a delete fails; and the reserves that the
+    client sent after them, which go to Redis in the same turn."""
+
+    __slots__ = ("_connection", "_held", "_reserves", "_run", "handed")
+
+    def __init__(self, connection: Connection, run: Run, held: dict[int, Held]) -> None:
+        self._connection = connection
+        self._run = run
+        self._held = held
+        self._reserves: Run | None = None
+        self.handed: tuple[Run, float, Handed | JobQueueError] | None = None
+        """The arguments of `_popped`, if the reserves have an outcome and the deletes do not."""
+
+    def begin_reserves(self) -> None:
+        """Begin the reserves that follow, if there are any."""
+        connection = self._connection
+        following = connection.take()
+        if following is None:
+            return
+        if following[0] not in _RESERVES or connection.is_draining or connection.has_ended:
+            connection.leave(following)
+            return
+        self._reserves = following
+        connection.deleting = self
+        _count_worker(connection)
+        _reserve(connection, following, len(following[1]))
+
+    def took(self, outcomes: list[Any] | None) -> None:
+        """Take the outcomes of the deletes."""
+        connection = self._connection
+        connection.deleting = None
+        if not connection.is_connected:
+            self._give_back(outcomes or [None] * len(self._held))
+        elif outcomes is None:
+            connection.held.update(self._held)
+            self._end_reserves()
+            connection.complete(partial(connection.answer, self._run))
+        else:
+            answers = b"".join(map(self._answer, self._held, outcomes))
+            if self._reserves is None:
+                connection.answered(answers)
+            elif connection.is_draining or connection.has_ended or not self._held.keys().isdisjoint(connection.held):
+                self._end_reserves()
+                connection.answered(answers)
+            else:
+                self._go_on(answers)
+
+    def _answer(self, number: int, outcome: Any) -> bytes:
+        connection, held = self._connection, self._held[number]
+        if not isinstance(outcome, JobQueueError):
+            tubes = connection.desk.tubes
+            tubes.count(tubes.deletes, held.topic)
+            return parser.DELETED
+        reply = parser.of_error(outcome.code)
+        if reply is not parser.NOT_FOUND:  # else the job is no longer the connection's own
+            connection.held[number] = held
+        return reply
+
+    def _go_on(self, answers: bytes) -> None:
+        """Answer the deletes, together with the reserves if these have an outcome soon."""
+        connection = self._connection
+        connection.unwritten = answers
+        if self.handed:
+            _popped(connection, *self.handed)
+        else:
+            connection.is_waiting = True
+            connection.desk.write_soon(connection)
+
+    def _end_reserves(self) -> None:
+        """Undo the reserves, which are begun again after the deletes: a job that is still held bounds their waits."""
+        connection = self._connection
+        if self._reserves is None:
+            return
+        if connection.pop:
+            connection.pop.cancel(is_gone=False)
+            connection.pop = None
+        self._give_back_handed()
+        connection.leave(self._reserves)
+
+    def _give_back_handed(self) -> None:
+        if self.handed:
+            self._connection.desk.dialect.tools.give_back(_jobs_of(self.handed[2]))
+
+    def _give_back(self, outcomes: Sequence[Any]) -> None:
+        """The client is gone: return what is still reserved for it."""
+        held = zip(self._held.values(), outcomes, strict=True)
+        kept = [each for each, outcome in held if not isinstance(outcome, str)]
+        self._connection.desk.give_back(kept, self._connection.grant)
+        self._give_back_handed()
 
 
 def _deleted(connection: Connection, number: int, answer: Answer) -> bytes:

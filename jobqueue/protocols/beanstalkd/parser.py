@@ -13,6 +13,7 @@ last delay was 0.
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 import struct
@@ -61,7 +62,12 @@ _OF_CODES = {
 
 def of_failure(answer: Answer) -> bytes:
     """The answer to a command that was refused."""
-    return _OF_CODES.get(answer["code"], INTERNAL_ERROR)
+    return of_error(answer["code"])
+
+
+def of_error(code: str) -> bytes:
+    """The answer to a command that was refused with this code."""
+    return _OF_CODES.get(code, INTERNAL_ERROR)
 
 
 def job(word: bytes, number: int, data: bytes) -> bytes:
@@ -182,6 +188,7 @@ Request = tuple[str, tuple[Any, ...]]
 _END = b"\r\n"
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
+_U64_DIGITS = 20
 _HTTP = b" HTTP/1."
 _TLS = b"\x16\x03"  # how a handshake begins
 _TAIL = len(_HTTP) + 2  # bytes kept of a line that is too long: also a digit and half of the line's end
@@ -240,11 +247,10 @@ class Parser:
         return (STRANGE, request[1]) if is_first and request == _UNKNOWN else request
 
     def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
-        numbers = _numbers(rest, 4, _U32)
+        numbers = _of_put(rest)
         if numbers is None:
             return _refused(BAD_FORMAT)  # beanstalkd, too, reads the data that follows as commands
         priority, delay, ttr, size = numbers
-        delay = min(delay, TEN_YEARS_S)
         if size > most_bytes:
             self._skip = size + 2
             return self._skipped(received)
@@ -299,7 +305,16 @@ def _numbers(text: bytes, count: int, most: int) -> list[int] | None:
     return numbers if len(numbers) == count and max(numbers) <= most else None
 
 
+@functools.lru_cache(maxsize=512)  # a client repeats the same line
+def _of_put(text: bytes) -> tuple[int, int, int, int] | None:
+    """Priority, delay, ttr and size."""
+    numbers = _numbers(text, 4, _U32)
+    return (numbers[0], min(numbers[1], TEN_YEARS_S), numbers[2], numbers[3]) if numbers else None
+
+
 def _number(text: bytes) -> tuple[int] | None:
+    if text.isdigit() and len(text) < _U64_DIGITS:
+        return (int(text),)
     found = _numbers(text, 1, _U64)
     return (found[0],) if found else None
 

@@ -12,14 +12,15 @@ from buckets.errors import JobQueueError
 from buckets.redis.client import Redis
 from buckets.topics.topics import Topics
 from jobqueue.engine.by_callback import NumberedPop
-from jobqueue.engine.numbered import Numbered
 from tests.buckets.jobs import add
+from tests.jobqueue.test_commands import engine_on
 from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
 
 def numbered_pop(pool: Pool, outcomes: list[Any]) -> NumberedPop:
-    return NumberedPop(pool.unpop_later, Numbered(pool), "jobs", outcomes.append)
+    engine = engine_on(pool).by_callback
+    return NumberedPop(engine, engine.pollers.begin("w", None, ["t"]), outcomes.append)
 
 
 @pytest.mark.parametrize("turns", range(6))

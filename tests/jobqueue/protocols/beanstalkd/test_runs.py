@@ -272,6 +272,23 @@ async def test_reserves_behind_a_delete_that_fails_are_bounded_by_its_job(own_se
     await redis.close()
 
 
+async def test_a_delete_is_answered_though_the_reserve_behind_it_waits_or_is_dropped(own_server: RedisServer) -> None:
+    """Reserves that are sent with a delete go to Redis with it."""
+    async with both(own_server) as (port, native), client(port) as peer, client(port) as other:
+        await holding(peer, 1)
+        assert await peer.ask("delete 1", "reserve") == "DELETED"
+        await is_waiting(other, "t")
+        number = await other.put("t", "x")
+        assert [await peer.line() for _ in range(2)] == [f"RESERVED {number} 1", "x"]
+        own_server.freeze()
+        peer.send(f"delete {number}", "reserve")
+        peer.writer.write_eof()
+        await asyncio.sleep(0.1)
+        own_server.thaw()
+        assert await peer.reader.read() == b"DELETED\r\n"
+        assert not any((await native("stats", topic="t"))["counts"].values())
+
+
 async def test_scripts_that_redis_forgets_between_deletes_and_reserves_change_no_answer(
     redis_server: RedisServer,
 ) -> None:
