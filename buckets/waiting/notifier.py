@@ -167,8 +167,8 @@ class Notifier:
             listener.leave(worker, owner)
 
     async def leave(self, worker: str, owner: str | None) -> None:
-        """Call the listeners of all processes with a worker that leaves: those of this process now, so that what it
-        answers next is as of the worker's leaving. Raises Unavailable if other processes may not have been notified."""
+        """Call the listeners of all processes with a worker that leaves: those of this process now, so that its next
+        answers no longer list the worker. Raises Unavailable if other processes may not have been notified."""
         self._tell_leave(worker, owner)
         await self.publish(f"leave {worker}" if owner is None else f"leave_owned {owner} {worker}")
 

@@ -24,7 +24,6 @@ Done = Callable[[list[Any] | None], None]
 """Called later with the outcomes: a JobQueueError for a command that was refused, None for one that must take the
 complete path. If the list is None, all commands must."""
 
-
 Handed = list[tuple[Job, int] | None]
 """The job and its number, or None, for each pop that is answered."""
 
@@ -51,6 +50,11 @@ class Plain:
         self._engine = engine.by_callback
         self._books = books
         self._is_logged = is_logged
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the outcomes of commands come in the order in which the commands began: there is one shard."""
+        return self._engine.has_one_shard
 
     def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
         """The shape of all adds that `make` makes with these arguments; they differ only in id, delay and body. Returns
@@ -82,7 +86,8 @@ class Plain:
         done(results)
 
     def _count(self, name: str, results: Sequence[object], begun: float) -> bool:
-        """Count adds, whose numbers may be taken, or finishes. Returns whether all were carried out."""
+        """Count adds or finishes, except adds whose number is taken: these are not over. Returns whether all were
+        carried out."""
         errors = [result for result in results if isinstance(result, JobQueueError)]
         if not errors:
             self._books.count_done(name, len(results), begun)
@@ -95,9 +100,9 @@ class Plain:
     def pop(
         self, ask: Ask, times: int, wait_s: float, client: Client, done: Callable[[Handed | JobQueueError], None]
     ) -> NumberedPop:
-        """Carry out a pop of one job, or `times` equal ones in order, as many of them as there are jobs. If there is no
-        job, pops that do not wait all find none, a single pop after its wait; several pops that would wait are not
-        answered. `done` is called later."""
+        """Carry out `times` equal pops of one job each, in order. `done` is called later: with a job for as many of
+        them as there are jobs. If there is no job at all, pops that do not wait find none, and so does a single pop at
+        the end of its wait; several pops that would have to wait have no outcome, and the list is empty."""
         took = partial(self._popped, ask, times, wait_s > 0, time.perf_counter(), done)
         return self._engine.pop_numbered(ask, times, wait_s if times == 1 else 0, client, took)
 
@@ -114,12 +119,12 @@ class Plain:
         if not outcome and (times == 1 or not waits):
             handed = [None] * times
         if self._is_logged or isinstance(handed, JobQueueError):
-            self._log(ask, waits, begun, handed)
+            self._count_pops(ask, waits, begun, handed)
         elif handed:
             self._books.count_done("pop", len(handed), begun, waiting=waits)
         done(handed)
 
-    def _log(self, ask: Ask, waits: bool, begun: float, handed: Handed | JobQueueError) -> None:
+    def _count_pops(self, ask: Ask, waits: bool, begun: float, handed: Handed | JobQueueError) -> None:
         """Count pops that failed, or whose answers are logged."""
         if isinstance(handed, JobQueueError):
             answers = [failure(handed)]

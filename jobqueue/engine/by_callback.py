@@ -35,7 +35,7 @@ from jobqueue.engine.numbered import Numbered, id_of, number_of
 from jobqueue.schema import params
 from jobqueue.schema.params import at_ms, ms, ms_or_none
 
-_MOST = 2048  # shapes of a kind that are remembered, of at most 1 KB each
+_MOST = 2048  # shapes that each table remembers, of at most 1 KB each
 
 _likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
 
@@ -101,6 +101,7 @@ class ByCallback:
         is_local: bool,
     ) -> None:
         self.lanes = pool.lanes
+        self.has_one_shard = len(pool.keys) == 1
         self.waiting = waiting
         self.pollers = pollers
         self.is_local = is_local
@@ -188,7 +189,7 @@ class ByCallback:
         done([number if isinstance(result, Added) else result for number, result in pairs])
 
     def pop_numbered(self, ask: Ask, count: int, wait_s: float, client: Client, done: PopDone) -> NumberedPop:
-        """Begin to reserve up to `count` jobs within `wait_s`, and to number them as `Engine.pop_numbered`. `done`
+        """Begin to reserve up to `count` jobs within `wait_s`, and to number them. `done`
         gets the jobs with their numbers, or the error, later, unless the pop is cancelled."""
         pop = NumberedPop(self, self.pollers.begin(ask.worker, client, ask.topics), done)
         if wait_s > 0:

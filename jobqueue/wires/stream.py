@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import structlog
 
 from jobqueue.access.caller import CALLER
-from jobqueue.access.connections import ConnectionLimits, close_if_hung_up, has_hung_up
+from jobqueue.access.connections import ConnectionLimits, has_hung_up
 from jobqueue.access.grants import GRANT, NOBODY, USER
 
 
@@ -122,7 +122,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self.grant = NOBODY
         """What the request in flight may do, if the subclass knows this when the request begins."""
         self.is_waiting = False
-        """True if the request in flight waits or hands out jobs: it is cancelled when the client sends no more."""
+        """True if the request in flight, or all that is left of it, waits or hands out jobs: it is cancelled when the
+        client sends no more."""
         self._peer: Any = None
         self._charged = 0  # bytes of an incomplete request
         self._task: asyncio.Task[None] | None = None  # answers the request in flight
@@ -311,7 +312,9 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
     def check_client(self) -> None:
         """Raises ConnectionError if the client has hung up. Call it before a request waits, and before jobs are
         written."""
-        close_if_hung_up(self.transport)
+        if self.transport is None or self.transport.is_closing() or has_hung_up(self.transport):
+            self.close()
+            raise ConnectionResetError("the client is gone")
 
     def pause_writing(self) -> None:
         """The client does not read its answers."""

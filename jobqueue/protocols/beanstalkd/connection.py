@@ -112,7 +112,7 @@ class Desk:
         return Counter(topic for topics in watched for topic in ("", *topics))
 
     def write_soon(self, connection: Connection) -> None:
-        """Write the answers that a connection has kept back, unless they are written with the next one before."""
+        """Write the answers that a connection keeps back within 2 ms, unless its next answer takes them along."""
         if not self._unwritten:
             asyncio.get_running_loop().call_later(_KEPT_BACK_S, self._write)
         self._unwritten.append(connection)
@@ -245,7 +245,7 @@ class Connection(Stream[Run]):
             self.write(unwritten)
 
     def close(self) -> None:
-        """Close the connection after what is written and kept back."""
+        """Write what is kept back, and close the connection after that."""
         self.write_rest()
         super().close()
 

@@ -251,7 +251,7 @@ def _popped(connection: Connection, run: Run, soon_s: float, handed: Handed | Jo
     connection.is_waiting = False
     connection.pop = None
     if connection.deleting is not None:
-        connection.deleting.handed = run, soon_s, handed
+        connection.deleting.put_off(_jobs_of(handed))
         return
     if isinstance(handed, JobQueueError):
         _answer_reserves(connection, run, 1, parser.of_error(handed.code))
@@ -374,29 +374,27 @@ class _Deleting:
     """Deletes in flight, of jobs that the connection no longer holds unless a delete fails; and the reserves that the
     client sent after them, which go to Redis in the same turn."""
 
-    __slots__ = ("_connection", "_held", "_reserves", "_run", "handed")
+    __slots__ = ("_connection", "_held", "_reserves", "_run")
 
     def __init__(self, connection: Connection, run: Run, held: dict[int, Held]) -> None:
         self._connection = connection
         self._run = run
         self._held = held
         self._reserves: Run | None = None
-        self.handed: tuple[Run, float, Handed | JobQueueError] | None = None
-        """The arguments of `_popped`, if the reserves have an outcome and the deletes do not."""
 
     def begin_reserves(self) -> None:
-        """Begin the reserves that follow, if there are any."""
+        """Begin the reserves that follow, if there are any and their outcome cannot come before that of the deletes."""
         connection = self._connection
         following = connection.take()
         if following is None:
             return
-        if following[0] not in _RESERVES or connection.is_draining or connection.has_ended:
+        can_begin = connection.desk.plain.is_in_order and not (connection.is_draining or connection.has_ended)
+        if following[0] not in _RESERVES or not can_begin:
             connection.leave(following)
             return
         self._reserves = following
         connection.deleting = self
-        _count_worker(connection)
-        _reserve(connection, following, len(following[1]))
+        begin_reserves(connection, following)
 
     def took(self, outcomes: list[Any] | None) -> None:
         """Take the outcomes of the deletes."""
@@ -406,69 +404,56 @@ class _Deleting:
             self._give_back(outcomes or [None] * len(self._held))
         elif outcomes is None:
             connection.held.update(self._held)
-            self._end_reserves()
+            self.put_off()
             connection.complete(partial(connection.answer, self._run))
         else:
-            answers = b"".join(map(self._answer, self._held, outcomes))
-            if self._reserves is None:
-                connection.answered(answers)
-            elif connection.is_draining or connection.has_ended or not self._held.keys().isdisjoint(connection.held):
-                self._end_reserves()
-                connection.answered(answers)
-            else:
-                self._go_on(answers)
+            codes = [outcome.code if isinstance(outcome, JobQueueError) else None for outcome in outcomes]
+            self._answer(b"".join(map(partial(_deleted, connection), self._held.items(), codes)))
 
-    def _answer(self, number: int, outcome: Any) -> bytes:
-        connection, held = self._connection, self._held[number]
-        if not isinstance(outcome, JobQueueError):
-            tubes = connection.desk.tubes
-            tubes.count(tubes.deletes, held.topic)
-            return parser.DELETED
-        reply = parser.of_error(outcome.code)
-        if reply is not parser.NOT_FOUND:  # else the job is no longer the connection's own
-            connection.held[number] = held
-        return reply
-
-    def _go_on(self, answers: bytes) -> None:
+    def _answer(self, answers: bytes) -> None:
         """Answer the deletes, together with the reserves if these have an outcome soon."""
         connection = self._connection
-        connection.unwritten = answers
-        if self.handed:
-            _popped(connection, *self.handed)
+        holds_some = not self._held.keys().isdisjoint(connection.held)
+        if connection.is_draining or connection.has_ended or holds_some:  # such a job bounds the waits of the reserves
+            self.put_off()
+        if self._reserves is None:
+            connection.answered(answers)
         else:
             connection.is_waiting = True
+            connection.unwritten = answers
             connection.desk.write_soon(connection)
 
-    def _end_reserves(self) -> None:
-        """Undo the reserves, which are begun again after the deletes: a job that is still held bounds their waits."""
+    def put_off(self, jobs: Sequence[Job] = ()) -> None:
+        """Let the reserves, if there are any, be begun after the deletes. `jobs`: those that were reserved for them."""
         connection = self._connection
         if self._reserves is None:
             return
         if connection.pop:
             connection.pop.cancel(is_gone=False)
             connection.pop = None
-        self._give_back_handed()
+        connection.desk.dialect.tools.give_back(jobs)
         connection.leave(self._reserves)
-
-    def _give_back_handed(self) -> None:
-        if self.handed:
-            self._connection.desk.dialect.tools.give_back(_jobs_of(self.handed[2]))
+        self._reserves = connection.deleting = None
 
     def _give_back(self, outcomes: Sequence[Any]) -> None:
         """The client is gone: return what is still reserved for it."""
         held = zip(self._held.values(), outcomes, strict=True)
         kept = [each for each, outcome in held if not isinstance(outcome, str)]
         self._connection.desk.give_back(kept, self._connection.grant)
-        self._give_back_handed()
 
 
-def _deleted(connection: Connection, number: int, answer: Answer) -> bytes:
-    """The reply to a delete of a held job."""
-    if not answer["success"]:
-        return _refused(connection, number, answer)
-    tubes = connection.desk.tubes
-    tubes.count(tubes.deletes, connection.held.pop(number).topic)
-    return parser.DELETED
+def _deleted(connection: Connection, job: tuple[int, Held], code: str | None) -> bytes:
+    """The reply to a delete of a job that the connection holds, or held. `code`: of the error, or None."""
+    number, held = job
+    if code is None:
+        tubes = connection.desk.tubes
+        tubes.count(tubes.deletes, held.topic)
+    reply = parser.DELETED if code is None else parser.of_error(code)
+    if reply is parser.DELETED or reply is parser.NOT_FOUND:
+        connection.held.pop(number, None)
+    else:
+        connection.held[number] = held
+    return reply
 
 
 async def delete(connection: Connection, number: int) -> bytes:
@@ -479,7 +464,7 @@ async def delete(connection: Connection, number: int) -> bytes:
         return parser.DELETED if answer["success"] else parser.of_failure(answer)
     finish = params.Finish(id=held.id, lease=held.lease)
     answer = _DONE if held.is_gone else await connection.desk.dialect.ask(finish)
-    return _deleted(connection, number, answer)
+    return _deleted(connection, (number, held), None if answer["success"] else answer["code"])
 
 
 async def release(connection: Connection, number: int, priority: int, delay: int) -> bytes:

@@ -289,6 +289,21 @@ async def test_a_delete_is_answered_though_the_reserve_behind_it_waits_or_is_dro
         assert not any((await native("stats", topic="t"))["counts"].values())
 
 
+async def test_a_delete_is_answered_before_the_reserves_behind_it_with_several_shards(
+    redis_server: RedisServer,
+) -> None:
+    port = free_port()
+    protocols = Dialects(beanstalkd=Beanstalkd(port=port))
+    async with Service(Settings(port=0, redis=redis_server.url, shards=3, protocols=protocols)), client(port) as peer:
+        for number in await holding(peer, 5):
+            assert await peer.ask(f"delete {number}", "reserve", "reserve") == "DELETED"
+            for data in ("x", "y"):
+                async with client(port) as other:
+                    await is_waiting(other, "t")
+                    following = await other.put("t", data)
+                assert [await peer.line() for _ in range(2)] == [f"RESERVED {following} 1", data]
+
+
 async def test_scripts_that_redis_forgets_between_deletes_and_reserves_change_no_answer(
     redis_server: RedisServer,
 ) -> None:
@@ -319,7 +334,7 @@ async def test_jobs_for_reserves_behind_deletes_go_back_when_the_client_is_gone(
                     peer.writer.transport.abort()
                 else:
                     peer.writer.write_eof()
-                    await peer.reader.read()
+                    assert (await peer.reader.read()).startswith(b"DELETED\r\n")
             async with asyncio.timeout(20):
                 while (await native("stats", topic="t"))["counts"]["reserved"]:
                     pass
