@@ -1,8 +1,9 @@
 """The timer of a bucket: moves due entries, and sleeps until an entry is due.
 
 There is no fixed interval. A page of due entries is one script, which returns how long nothing will be due; adding an
-earlier entry rings the bell. So an idle bucket costs nothing, and a job in a busy bucket is late by one round trip.
-While pops wait in this process, the timer is already awake when an entry falls due.
+earlier entry rings the bell, unless the timer looks again before that entry is due. So an idle bucket costs nothing,
+and a job in a busy bucket is late by one round trip. While pops wait in this process, the timer is already awake when
+an entry falls due.
 
 A process that has slept, and a Redis that has had nothing to do, are slow at first: their code has left the caches. So
 while pops wait here, a timer wakes `AHEAD_S` early and asks Redis. That warms up both, and Redis returns the remaining
@@ -69,7 +70,7 @@ class Awake:
 
 log = logging.getLogger(__name__)
 
-_LONGEST_SLEEP_S = 10.0  # in case a message is lost
+_LONGEST_SLEEP_S = 10.0  # scripts rely on it (timer_alarm.lua)
 _AFTER_ERROR_S = 0.1
 _NEAR_US = 1000  # a tick that comes too early is early by less than this
 

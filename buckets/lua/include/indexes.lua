@@ -53,7 +53,3 @@ local function write_bins(topic, bins)
     if n ~= 0 and index('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then index('HDEL', DUE .. topic, field) end
   end
 end
-
--- The process that runs a bucket's timer sleeps until the first entry is due, and must be notified of an earlier one. (Asking
--- for the first entry's score would cost more: Redis writes each score with 17 digits.)
-local function earlier_than_head(key, at) return index('ZCOUNT', key, '-inf', whole(at)) == 0 end

@@ -1,4 +1,4 @@
--- include: indexes events
+-- include: indexes timer_alarm events
 -- Moves are planned first and written at the end, so that a script has read and checked everything before its first
 -- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
@@ -66,7 +66,7 @@ end
 local function commit(verb, flags)
   local rings = {}
   for number in pairs(plan.bucket) do
-    if earlier_than_head(BUCKET .. number, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
+    if needs_alarm(BUCKET .. number, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
   end
   for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
   for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end

@@ -1,4 +1,4 @@
--- include: indexes
+-- include: indexes timer_alarm
 -- Schedules. A record is a header (buckets/layout.py) and a definition, which scripts do not read.
 -- The schedule that a string holds, or nil if the string is not a record of ours.
 local function parse_schedule(name, raw)
@@ -32,9 +32,9 @@ local function write_entry(schedule)
   local set, entry = BUCKET .. schedule.bucket, SCHEDULE .. schedule.name
   if schedule.next == 0 then return index('ZREM', set, entry) end
   if schedule.waits then return end
-  local earlier = earlier_than_head(set, schedule.next)
+  local alarms = needs_alarm(set, schedule.next)
   index('ZADD', set, whole(schedule.next), entry)
-  if earlier then redis.call('SPUBLISH', BELL, 'due ' .. schedule.bucket) end
+  if alarms then redis.call('SPUBLISH', BELL, 'due ' .. schedule.bucket) end
 end
 
 local function write_schedule(schedule)

@@ -8,7 +8,7 @@
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOO_LATE state, NO_BODY,
 --   TOPIC_FULL topic
 -- repeat: yes
--- include: clock indexes retention events
+-- include: clock indexes timer_alarm retention events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -133,7 +133,7 @@ if fast then
   for topic in pairs(counts) do topics[topic] = is_unmarked(topic) end
   if first then
     local set = BUCKET .. home
-    if earlier_than_head(set, first) then rings[1] = 'due ' .. home end
+    if needs_alarm(set, first) then rings[1] = 'due ' .. home end
     index('ZADD', set, unpack(members))
   end
   for topic, unmarked in pairs(topics) do

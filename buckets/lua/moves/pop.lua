@@ -6,7 +6,7 @@
 --   if none is paused, -2 if all are paused until an explicit resume; the jobs as they are now
 -- fails: never
 -- repeat: no
--- include: clock indexes fast_path pauses events
+-- include: clock indexes timer_alarm fast_path pauses events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -151,7 +151,7 @@ if commit_all then
   commit_all(delivered, first)
 elseif first then
   local set = BUCKET .. bucket
-  local earlier = earlier_than_head(set, first)
+  local alarms = needs_alarm(set, first)
   index('ZADD', set, unpack(members))
   for topic, jobs in pairs(delivered) do
     local counts, jobs = COUNTS .. topic, whole(jobs)
@@ -162,7 +162,7 @@ elseif first then
   end
   redis.call('MSET', unpack(records))
   if told then tell_all(VERB_POP, 0) end
-  if earlier then redis.call('SPUBLISH', BELL, 'due ' .. bucket) end
+  if alarms then redis.call('SPUBLISH', BELL, 'due ' .. bucket) end
 end
 if list then taken[list] = at end
 for list, n in pairs(taken) do

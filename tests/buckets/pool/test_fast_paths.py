@@ -681,7 +681,7 @@ async def test_each_path_writes_in_the_order_that_leaves_at_most_an_index_entry_
         await redis.read("FLUSHALL")
         pool = await Pool.open(path, clock=clock)
         with Written(redis_server.url) as written:
-            await pool.add([NewJob("a", "t", b"1", delay_ms=1_000), NewJob("b", "t", b"2", delay_ms=1_000)])
+            await pool.add([NewJob(each, "t", b"1", delay_ms=1_000, ttr_ms=9_000) for each in "ab"])
             assert written.names() == ["ZADD", "HINCRBY", "MSET", "SPUBLISH"]
             clock.advance(1_001)
             await tick_all(pool)

@@ -12,6 +12,8 @@ from buckets.errors import JobQueueError
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from buckets.scripts import SCRIPTS
+from buckets.timers import timer
 from buckets.waiting.notifier import Listener, Notifier
 from buckets.waiting.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
@@ -21,13 +23,15 @@ from tests.kit.redis_server import RedisServer
 from tests.kit.waiting import until
 
 
-async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(redis: Redis) -> None:
+async def test_an_entry_earlier_than_all_others_sets_the_alarm_unless_the_timer_looks_before(redis: Redis) -> None:
+    later = re.findall(r"LATER_MS = (\d+)", SCRIPTS["add"].text)
+    assert [int(each) > 1000 * timer._LONGEST_SLEEP_S for each in later] == [True]
     pool = await Pool.open(redis, "one", buckets=1)
     waiting = waiting_on(pool)
     alarm = waiting.notifier.alarm(0, 0)
     hearing = asyncio.create_task(waiting.notifier.run())
     await until(waiting.notifier.connected.is_set)
-    for delay_ms, rings in ((60_000, True), (30_000, True), (90_000, False)):
+    for delay_ms, rings in ((60_000, False), (9_000, True), (6_000, True), (9_500, False)):
         alarm.clear()
         await add(pool, f"{delay_ms}", delay_ms=delay_ms)
         if rings:
