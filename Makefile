@@ -26,7 +26,7 @@ GROUPS := chaos faults deploy brokers browser clients databases redis spark
 .PHONY: help help-bench setup setup-dev setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock dashboards pictures demo demo-spark
 .PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
-.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
+.PHONY: bench-ten-million bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
 .PHONY: bench-check bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
 
 # `##@` begins a section. The benchmarks are one line; `make help-bench` has one for each.
@@ -274,8 +274,8 @@ bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an
 bench-schedules: setup  ## how late occurrences are made, 1,000 at once; CPU of 10,000 schedules every minute; 3 minutes
 	$(BIN)/python -m bench.schedules
 
-bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
-	$(BIN)/python -m bench.growth
+bench-ten-million: setup-test  ## the service beside 10,000, 1,000,000 and 10,000,000 pending jobs; 4 GB of memory
+	$(BIN)/python -m bench.ten_million
 
 bench-cluster: setup-test  ## adds and pops with 1, 3 and 16 shards, on one Redis and on a Cluster of three
 	$(BIN)/python -m bench.cluster

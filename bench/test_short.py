@@ -15,7 +15,6 @@ from bench import (
     cluster,
     explain,
     export,
-    growth,
     journal_run,
     memory,
     punctual,
@@ -23,6 +22,7 @@ from bench import (
     schedules,
     scripts,
     sizing,
+    ten_million,
     tls,
     tokens,
     walk,
@@ -107,9 +107,9 @@ async def test_the_burst_benchmark_runs_and_an_idle_service_asks_little(capsys: 
     assert int(idle.split(":")[1].split()[0]) < 50
 
 
-async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    await growth.main(1000, 2000)
-    assert "pop and finish" in capsys.readouterr().out
+def test_the_benchmark_of_ten_million_jobs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    ten_million.main((1000, 2000), 0.1, 300, 0.2)
+    assert "a fork, ms" in capsys.readouterr().out
 
 
 async def test_the_benchmark_of_a_cluster_runs_and_an_idle_service_asks_little_of_it(

@@ -99,11 +99,13 @@ class Timer:
         self._bucket = bucket
         self._asleep, self._at_once = LeadTime(), LeadTime()  # for ticks after a sleep, and after a wait awake
         self._outage = Outage(log, "timer.failed", "timer.found")
+        self._asked_at = 0.0  # when the last tick began, by the monotonic clock
         self._timed: LeadTime | None = None  # set if the next tick is for an entry that falls due, with this lead
 
     async def tick(self) -> float:
         """Move a page of due entries; returns for how many seconds nothing will be due (0 to continue at once)."""
         timed, self._timed = self._timed, None
+        self._asked_at = time.monotonic()
         moved, wait_us = await self._page()
         if timed and (moved or 0 < wait_us < _NEAR_US):  # otherwise the job for which the timer waited is gone
             timed.learn(early=not moved)
@@ -142,7 +144,11 @@ class Timer:
     async def _pass(self, wait: float, sleep: PreciseSleep) -> None:
         """Let `wait` seconds pass until the next tick. While pops wait for jobs, that tick comes too early on purpose,
         and the one after it on time."""
-        if self._waiting.parked and wait < _LONGEST_SLEEP_S and self._awake.is_allowed:
+        longest = _LONGEST_SLEEP_S - (time.monotonic() - self._asked_at)  # from the script, not from its reply
+        if wait >= longest:
+            await sleep.sleep(max(longest, AHEAD_S))
+            return
+        if self._waiting.parked and self._awake.is_allowed:
             if wait > LONGEST_S:
                 await sleep.sleep(wait - AHEAD_S)
             else:
@@ -151,7 +157,7 @@ class Timer:
                 self._timed = self._at_once if over and wait > lead else None
             return
         over = await sleep.sleep(self._asleep.shorten(wait))
-        if over and wait < _LONGEST_SLEEP_S and self._asleep.applies_to(wait):
+        if over and self._asleep.applies_to(wait):
             self._timed = self._asleep
 
     async def _ticked(self) -> float:

@@ -3,7 +3,7 @@
 There is one subscription per shard, to its bell; subscriptions on the same server share a connection. Scripts publish:
 
     ready n topic   a ready list of the topic was empty and got n jobs
-    due n           bucket n got an entry that is earlier than all others
+    due n           bucket n got an entry that is due soon, and before all others
     free            an instance released locks of timers
     aside id        a record that could not be read was set aside
     tokens version  records of tokens were changed

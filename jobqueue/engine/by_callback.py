@@ -189,8 +189,8 @@ class ByCallback:
         done([number if isinstance(result, Added) else result for number, result in pairs])
 
     def pop_numbered(self, ask: Ask, count: int, wait_s: float, client: Client, done: PopDone) -> NumberedPop:
-        """Begin to reserve up to `count` jobs within `wait_s`, and to number them. `done`
-        gets the jobs with their numbers, or the error, later, unless the pop is cancelled."""
+        """Begin to reserve up to `count` jobs within `wait_s`, and to number them. `done` gets the jobs with their
+        numbers, or the error, later, unless the pop is cancelled."""
         pop = NumberedPop(self, self.pollers.begin(ask.worker, client, ask.topics), done)
         if wait_s > 0:
             pop.wait(ask, count, wait_s)

@@ -27,7 +27,8 @@ from buckets.errors import Unfit
 
 _LIBC = ctypes.CDLL(None)  # loaded here, because little is allowed between fork and exec
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_TUNABLES, _KEPT_BLOCKS = "GLIBC_TUNABLES", "glibc.malloc.tcache_count"  # of glibc from 2.26 on; others ignore it
+_TUNABLES, _KEPT_BLOCKS = "GLIBC_TUNABLES", "glibc.malloc.tcache_count"
+_COUNTS_TO_65535 = (2, 30)  # the version of glibc from which on it can count so many blocks
 
 # Never 6.x: it silently treats an append-only file from 7.0 or newer as empty.
 OLDEST = (7, 0)
@@ -86,13 +87,14 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def environment() -> dict[str, str]:
-    """The environment for a server. A script of ours allocates hundreds of small blocks of the same size. The server of
-    the wheel has glibc's malloc in place of jemalloc, which keeps only seven of a size at hand. Here it keeps more,
-    unless the operator has set a number."""
+    """The environment for a server. The server of the wheel uses glibc's malloc, not jemalloc. glibc's malloc keeps
+    only seven freed blocks of a size at hand, and a script of ours frees hundreds. So the server keeps more (35 MB at
+    most), unless the operator has set a number."""
     tunables = os.environ.get(_TUNABLES, "")
-    if _KEPT_BLOCKS in tunables:
+    name, version = platform.libc_ver()
+    if _KEPT_BLOCKS in tunables or name != "glibc" or numbers(version) < _COUNTS_TO_65535:
         return {**os.environ}
-    return {**os.environ, _TUNABLES: ":".join(filter(None, (tunables, f"{_KEPT_BLOCKS}=2048")))}
+    return {**os.environ, _TUNABLES: ":".join(filter(None, (tunables, f"{_KEPT_BLOCKS}=1024")))}
 
 
 def launch(

@@ -94,6 +94,13 @@ class Service:
             found = re.search(r"^jobqueue_parked_pops ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
         return round(float(found[1])) if found else 0
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     def stop(self) -> None:
         if self._process is None:
             return

@@ -27,7 +27,7 @@ class RunningStore:
         self.url = f"unix://{path}"
         self._connection = connect(str(path))
         self._reader = hiredis.Reader()
-        self.pid = int(self._info("server")["process_id"])
+        self.pid = int(self.info("server")["process_id"])
 
     def ask(self, *commands: tuple[Any, ...]) -> list[Any]:
         """The answers to some commands in one pipeline. Raises the first error among them."""
@@ -43,30 +43,31 @@ class RunningStore:
                 answers.append(answer)
         return answers
 
-    def _info(self, section: str) -> dict[str, str]:
+    def info(self, section: str) -> dict[str, str]:
+        """A section of INFO."""
         lines = self.ask(("INFO", section))[0].decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def cpu_us(self) -> float:
         """CPU microseconds since its start."""
-        info = self._info("cpu")
+        info = self.info("cpu")
         return 1e6 * (float(info["used_cpu_sys"]) + float(info["used_cpu_user"]))
 
     def memory(self) -> int:
         """`used_memory`, bytes."""
-        return int(self._info("memory")["used_memory"])
+        return int(self.info("memory")["used_memory"])
 
     def connections(self) -> int:
         """Connections of clients, including this one."""
-        return int(self._info("clients")["connected_clients"])
+        return int(self.info("clients")["connected_clients"])
 
     def blocked(self) -> int:
         """Clients waiting in a blocking command."""
-        return int(self._info("clients")["blocked_clients"])
+        return int(self.info("clients")["blocked_clients"])
 
     def calls(self) -> int:
         """Commands since its start, including those inside scripts."""
-        found = (re.match(r"calls=(\d+)", each) for each in self._info("commandstats").values())
+        found = (re.match(r"calls=(\d+)", each) for each in self.info("commandstats").values())
         return sum(int(each[1]) for each in found if each)
 
     def clear(self) -> None:

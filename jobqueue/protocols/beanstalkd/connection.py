@@ -112,7 +112,7 @@ class Desk:
         return Counter(topic for topics in watched for topic in ("", *topics))
 
     def write_soon(self, connection: Connection) -> None:
-        """Write the answers that a connection keeps back within 2 ms, unless its next answer takes them along."""
+        """Within 2 ms, write the answers that a connection keeps back, unless its next answer takes them along."""
         if not self._unwritten:
             asyncio.get_running_loop().call_later(_KEPT_BACK_S, self._write)
         self._unwritten.append(connection)

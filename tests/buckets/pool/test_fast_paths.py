@@ -453,7 +453,8 @@ async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twi
 async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
     twins: Twins, ttrs: tuple[int, int], worn: tuple[int, ...]
 ) -> None:
-    """The alarm of its bucket, if it is earlier than all entries there; also for jobs that were delivered before."""
+    """The alarm of its bucket, if it ends soon and before all entries there; also for jobs that were delivered
+    before."""
     await twins.both(lambda pool: pool.add([job(f"{n}", {"ttr_ms": ttr}) for n, ttr in enumerate(ttrs)]))
     for n in worn:
         await twins.both(lambda pool: pool.pop(["t"], 2))

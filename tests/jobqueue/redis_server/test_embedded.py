@@ -307,8 +307,8 @@ async def test_the_server_is_set_up_to_lose_nothing_and_to_be_reached_by_nobody_
 @pytest.mark.parametrize(
     ("set_before", "found"),
     [
-        ("", "glibc.malloc.tcache_count=2048"),
-        ("glibc.malloc.arena_max=2", "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=2048"),
+        ("", "glibc.malloc.tcache_count=1024"),
+        ("glibc.malloc.arena_max=2", "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=1024"),
         ("glibc.malloc.tcache_count=9", "glibc.malloc.tcache_count=9"),
     ],
 )
