@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import enum
 import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -27,8 +26,6 @@ from buckets.errors import Unfit
 
 _LIBC = ctypes.CDLL(None)  # loaded here, because little is allowed between fork and exec
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_TUNABLES, _KEPT_BLOCKS = "GLIBC_TUNABLES", "glibc.malloc.tcache_count"
-_COUNTS_TO_65535 = (2, 30)  # the version of glibc from which on it can count so many blocks
 
 # Never 6.x: it silently treats an append-only file from 7.0 or newer as empty.
 OLDEST = (7, 0)
@@ -86,17 +83,6 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def environment() -> dict[str, str]:
-    """The environment for a server. The server of the wheel uses glibc's malloc, not jemalloc. glibc's malloc keeps
-    only seven freed blocks of a size at hand, and a script of ours frees hundreds. So the server keeps more (35 MB at
-    most), unless the operator has set a number."""
-    tunables = os.environ.get(_TUNABLES, "")
-    name, version = platform.libc_ver()
-    if _KEPT_BLOCKS in tunables or name != "glibc" or numbers(version) < _COUNTS_TO_65535:
-        return {**os.environ}
-    return {**os.environ, _TUNABLES: ":".join(filter(None, (tunables, f"{_KEPT_BLOCKS}=1024")))}
-
-
 def launch(
     path: Path, settings: Mapping[str, str], log: Path, lock: int, *, outlives_us: bool = True
 ) -> subprocess.Popen[bytes]:
@@ -111,7 +97,6 @@ def launch(
             start_new_session=True,  # Ctrl-C on the terminal is for the service, which then stops the server
             pass_fds=(lock,),
             umask=0o077,
-            env=environment(),
             preexec_fn=None if outlives_us else _die_with_parent,  # noqa: PLW1509  # at a start the threads are idle
         )
 

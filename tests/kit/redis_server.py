@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from jobqueue.redis_server.program import environment
-
 _OLDEST = (7, 0)
 _PATIENCE_S = 20.0
 
@@ -68,8 +66,7 @@ class RedisServer:
             *("--save", "", "--appendonly", "no", "--logfile", str(self.log), "--daemonize", "no"),
             *(*self._options, *more_options),
         ]
-        quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdin=quiet, stdout=quiet, env=environment())
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         end = time.monotonic() + _PATIENCE_S
         while not self._answers(b"+PONG" if loaded else b"-LOAD"):
             if self._process.poll() is not None or time.monotonic() > end:

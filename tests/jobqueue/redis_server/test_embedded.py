@@ -304,24 +304,6 @@ async def test_the_server_is_set_up_to_lose_nothing_and_to_be_reached_by_nobody_
     assert os.getsid(await pid_of(url)) != os.getsid(0)
 
 
-@pytest.mark.parametrize(
-    ("set_before", "found"),
-    [
-        ("", "glibc.malloc.tcache_count=1024"),
-        ("glibc.malloc.arena_max=2", "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=1024"),
-        ("glibc.malloc.tcache_count=9", "glibc.malloc.tcache_count=9"),
-    ],
-)
-async def test_the_server_keeps_freed_blocks_at_hand_unless_the_operator_says_how_many(
-    make: Make, monkeypatch: pytest.MonkeyPatch, set_before: str, found: str
-) -> None:
-    monkeypatch.setenv("GLIBC_TUNABLES", set_before)
-    pid = await pid_of(await make().start())
-    environment = await asyncio.to_thread(Path(f"/proc/{pid}/environ").read_bytes)
-    ended = environment.replace(b"\0", b":")  # as glibc ends each tunable where it lies
-    assert f":GLIBC_TUNABLES={found}:".encode() in ended
-
-
 async def test_server_json_says_who_wrote_the_data(make: Make, data: Path, program: str) -> None:
     url = await make(binary=program).start()
     info = await ask(url, "INFO", "server")
