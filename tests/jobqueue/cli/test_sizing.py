@@ -42,7 +42,7 @@ def test_the_document_has_the_cpu_of_a_job() -> None:
 
 
 def test_the_examples_of_the_document_follow_from_the_formula() -> None:
-    text = DOCUMENT.partition("## Examples")[2]
+    text = DOCUMENT.partition("## Examples")[2].partition("## ")[0]
     found = re.findall(r"^\| (\w+?)s?\b[^|]*\| ([\d,]+) \| (\d+) \| ([\d,]+) \|", text, re.M)
     shapes = [(20, 200), (20, 200), (20, 200), (30, 250), (30, 250)]
     assert len(found) == len(shapes)
@@ -50,6 +50,21 @@ def test_the_examples_of_the_document_follow_from_the_formula() -> None:
         number = int(jobs.replace(",", ""))
         assert int(each) == round(SIZES[state].of(*shape))
         assert int(megabytes.replace(",", "")) == round(number * int(each) / 1e6)
+
+
+def test_the_table_up_to_a_billion_jobs_says_what_the_command_says() -> None:
+    rows = DOCUMENT.partition("## Up to a billion jobs")[2].splitlines()
+    cells = {row.split(" | ")[0].strip("| "): row.strip("| ").split(" | ")[1:] for row in rows if row.startswith("|")}
+    powers = {"10⁷": 10**7, "10⁸": 10**8, "10⁹": 10**9}
+    columns = [each.split(", ") for each in cells["jobs pending, mean delay"]]
+    for at, (jobs, delay) in enumerate(columns):
+        short = delay.replace(" min", "m").replace(" days", "d").replace(" day", "d")
+        needed = said("--jobs", str(powers[jobs]), "--delay", short, "--body-bytes", "100")
+        assert (
+            abs(float(cells["memory of the jobs, GB"][at]) - needed["redis_bytes"] / 1e9)
+            <= needed["redis_bytes"] / 5e10
+        )
+        assert cells["masters; shards"][at] == f"{needed['masters']}; {needed['shards']}"
 
 
 def test_a_small_load_needs_one_redis_and_one_process() -> None:
