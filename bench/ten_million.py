@@ -26,7 +26,7 @@ LEAST = 0.85
 ROUNDS = 3
 LOOKS = 21
 _SMALL = 100_000  # so few jobs are added anew before each work, which would add too many others to them
-_MOST_CHECKED = 1_000_000  # by fsck, which takes minutes for a million
+_MOST_CHECKED = 100_000  # by fsck, which takes minutes for a million
 _AGED_S, _STEP_S = 1.0, 0.02  # the first job of a takeover is due after this time, the others one after the other
 _JOBS, _KILLED_AT = 100, 20
 
@@ -89,7 +89,8 @@ class Growing(Ours):
             client = other.client()
             begun = time.time() + _AGED_S
             dues = [begun + number * _STEP_S for number in range(_JOBS)]
-            client.ask(*({"command": "add", "topic": "takeover", "at": due, "body": 1} for due in dues))
+            for due in dues:  # one by one, so that they are in all buckets
+                client.ask({"command": "add", "topic": "takeover", "at": due, "body": 1})
             late = [self._late(client, number) for number in range(_JOBS)]
             client.close()
         finally:
@@ -119,26 +120,32 @@ class Growing(Ours):
 
 def measured(system: Growing, jobs: int, works: Rates, late_s: float) -> dict[str, tuple[float, ...]]:
     """All figures beside so many pending jobs."""
+    found: dict[str, tuple[float, ...]] = {}
+
+    def note(name: str, *figures: float) -> None:
+        found[name] = figures
+        print(f"{jobs:,} pending: {name}: {', '.join(map(_short, figures))}", file=sys.stderr, flush=True)
+
     system.clear()
     before = system.memory()
     system.fill(jobs)
-    found: dict[str, tuple[float, ...]] = {"bytes a job": ((system.memory() - before) / jobs,)}
+    note("bytes a job", (system.memory() - before) / jobs)
     for name, rate in works.items():
         each = []
         for _ in range(ROUNDS):
             if jobs <= _SMALL:
                 system.pending(jobs)
             each.append(rate(system))
-        found[name] = (statistics.median(each),)
+        note(name, statistics.median(each))
     late = system.lateness(2000, late_s).ms
-    found["lateness at 2,000 a second, ms, p50 and p99"] = percentile(late, 50), percentile(late, 99)
+    note("lateness at 2,000 a second, ms, p50 and p99", percentile(late, 50), percentile(late, 99))
     for name, command in ASKED.items():
         ms = system.ask_ms(command)
-        found[f"{name}, ms, p50 and most"] = statistics.median(ms), max(ms)
-    found["a start of the service, s"] = (system.restart(),)
-    found["the latest job when the service with the timers is killed, s"] = (system.takeover(),)
-    found["fsck, s"] = (system.fsck(),) if jobs <= _MOST_CHECKED else ()
-    found["a fork, ms"] = (system.fork_ms(),)
+        note(f"{name}, ms, p50 and most", statistics.median(ms), max(ms))
+    note("a start of the service, s", system.restart())
+    note("the latest job when the service with the timers is killed, s", system.takeover())
+    note("a fork, ms", system.fork_ms())
+    note("fsck, s", *((system.fsck(),) if jobs <= _MOST_CHECKED else ()))
     return found
 
 
