@@ -23,15 +23,14 @@ from bench.memory import used, vendor
 from buckets import NewJob, Pool, Redis
 from buckets.job import State
 from jobqueue.cli.sizing import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
-from tests.kit.redis_server import RedisServer, binaries, binary
+from tests.kit.redis_server import RedisServer, binaries
 from tests.kit.waiting import tick_all
 
 JOBS = 20_000  # as full as the hash tables of Redis are on average: 61 %
 SHAPES = ((20, 20), (20, 100), (36, 250), (20, 1000), (36, 4000))  # characters of the id, bytes of the body
 # Measured bytes, divided by the document's, on each kind of server.
 BOUNDS = {"redis": (0.85, 1.15), "valkey": (0.7, 1.0)}
-# Valkey needs less than Redis for a SET and a ZADD, but hardly less for a script.
-CPU_BOUNDS = {"redis": (0.85, 1.15), "valkey": (0.85, 1.5)}
+CPU_BOUNDS = (0.85, 1.15)
 CONNECTIONS = 64
 ROUNDS = 9
 SAID_US = [each for cost in (ONE_A_REQUEST, IN_BATCHES) for each in (cost.redis_us, cost.service_us)]
@@ -122,12 +121,11 @@ def costs(rounds: int, jobs: int) -> dict[str, float]:
 def check_costs(rounds: int = ROUNDS, jobs: int = JOBS) -> bool:
     """Print a line for each figure. Returns whether all are within the tolerance."""
     good = True
-    least, most = CPU_BOUNDS["valkey" if "valkey" in Path(binary()).name else "redis"]
     for (name, times), us in zip(costs(rounds, jobs).items(), SAID_US, strict=True):
         ratio = times * YARDSTICK_US / us
-        fits = least <= ratio <= most
+        fits = CPU_BOUNDS[0] <= ratio <= CPU_BOUNDS[1]
         good = good and fits
-        note = "" if fits else f"  (wanted: {least} to {most})"
+        note = "" if fits else f"  (wanted: {CPU_BOUNDS[0]} to {CPU_BOUNDS[1]})"
         print(f"{name:26} {times:5.2f} times a SET and a ZADD, ratio {ratio:.2f} to what is said{note}", flush=True)
     return good
 

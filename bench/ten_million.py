@@ -27,7 +27,7 @@ ROUNDS = 3
 LOOKS = 21
 _SMALL = 100_000  # so few jobs are added anew before each work, which would add too many others to them
 _MOST_CHECKED = 100_000  # by fsck, which takes minutes for a million
-_AGED_S, _STEP_S = 1.0, 0.02  # the first job of a takeover is due after this time, the others one after the other
+_FIRST_S, _STEP_S = 1.0, 0.02  # the first job of a takeover is due after this time, the others one after the other
 _JOBS, _KILLED_AT = 100, 20
 
 Rates = dict[str, Callable[[Ours], float]]
@@ -87,7 +87,7 @@ class Growing(Ours):
         other.start("--redis", self._store.url, "--workers", "1")
         try:
             client = other.client()
-            begun = time.time() + _AGED_S
+            begun = time.time() + _FIRST_S
             dues = [begun + number * _STEP_S for number in range(_JOBS)]
             for due in dues:  # one by one, so that they are in all buckets
                 client.ask({"command": "add", "topic": "takeover", "at": due, "body": 1})

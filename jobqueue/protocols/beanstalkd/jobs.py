@@ -356,10 +356,11 @@ def begin_deletes(connection: Connection, run: Run) -> bool:
         if each is None or each.is_gone or number in held:
             break
         held[number] = each
+    if not held:
+        return False
     deleting = _Deleting(connection, (name, commands[: len(held)]), held)
-    if not held or not connection.desk.plain.finish(
-        [(each.id, each.lease) for each in held.values()], connection.taking(deleting.took)
-    ):
+    ends = [(each.id, each.lease) for each in held.values()]
+    if not connection.desk.plain.finish(ends, connection.taking(deleting.took)):
         return False
     for number in held:
         del connection.held[number]
