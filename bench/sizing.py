@@ -20,7 +20,7 @@ from bench.compare.systems.bare_redis import Bare
 from bench.compare.systems.ours import Ours
 from bench.compare.works import BATCH, figures
 from bench.memory import used, vendor
-from buckets import NewJob, Pool, Redis
+from buckets import NewJob, Pool, Redis, Slicing
 from buckets.job import State
 from jobqueue.cli.sizing import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
 from tests.kit.redis_server import RedisServer, binaries
@@ -42,12 +42,13 @@ _BATCH = 1000
 async def fill(pool: Pool, state: str, jobs: int, id_length: int, body: int) -> None:
     """Bring this many jobs into a state."""
     text = b'"' + b"x" * (body - 2) + b'"'
-    delay_ms = _HOUR_MS if state == "delayed" else 0
+    delay_ms = {"delayed": _HOUR_MS, "far": 2 * _HOUR_MS}.get(state, 0)
     for start in range(0, jobs, _BATCH):
         ids = [f"{number:0{id_length}}" for number in range(start, min(start + _BATCH, jobs))]
         await pool.add([NewJob(each, _TOPIC, text, delay_ms=delay_ms, retention_ms=_HOUR_MS, tries=1) for each in ids])
-        if state not in ("delayed", "ready"):
+        if state not in ("delayed", "far", "ready"):
             await _deliver(pool, state, len(ids))
+    await Slicing(pool, rest=0, least=1).tick(0)
 
 
 async def _deliver(pool: Pool, state: str, jobs: int) -> None:

@@ -6,6 +6,7 @@ bench.ten_million 10000 100000` sets other numbers of jobs.
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from bench.compare.load.waiting import TOPIC
 from bench.compare.systems.ours import Ours
 from bench.compare.systems.service import Client, Service
 from bench.figures import percentile
+from buckets import Pool, Redis, Slicing
 from tests.kit.service import JOBQUEUE
 
 STEPS = (10_000, 1_000_000, 10_000_000)
@@ -57,9 +59,15 @@ class Growing(Ours):
     NAME = "growing"
 
     def pending(self, jobs: int) -> None:
-        """Begin anew with so many jobs pending."""
+        """Begin anew with so many jobs pending, which are in slices, as after some minutes."""
         self.clear()
         self.fill(jobs)
+        asyncio.run(self._slice())
+
+    async def _slice(self) -> None:
+        redis = Redis(self._store.url)
+        await Slicing(await Pool.open(redis), rest=0, least=1).tick(0)
+        await redis.close()
 
     def restart(self) -> float:
         """Seconds from the start of a service until it is ready."""
@@ -128,7 +136,7 @@ def measured(system: Growing, jobs: int, works: Rates, late_s: float) -> dict[st
 
     system.clear()
     before = system.memory()
-    system.fill(jobs)
+    system.pending(jobs)
     note("bytes a job", (system.memory() - before) / jobs)
     for name, rate in works.items():
         each = []

@@ -47,7 +47,7 @@ async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: p
 
 async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.CaptureFixture[str]) -> None:
     assert await sizing.main(shapes=[(20, 100)]), capsys.readouterr().out
-    assert capsys.readouterr().out.count("formula") == 5 * len(set(binaries()))
+    assert capsys.readouterr().out.count("formula") == 6 * len(set(binaries()))
 
 
 async def test_the_benchmark_of_the_export_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Collection
 FAMILIES = {
     "JOB": "j:",  # + id            string: the record
     "BUCKET": "b:",  # + n             zset: id -> ms
+    "SLICE": "s:",  # + n             zset: bounds of slices (lua/include/slices.lua); + n:bound   zset: id -> ms
     "READY": "r:",  # + priority:topic  list: number:id
     "DEAD": "d:",  # + topic         zset: id -> ms when it died
     "COUNTS": "c:",  # + topic         hash: jobs by state, totals ever
@@ -63,6 +64,9 @@ class Keys:
 
     def bucket(self, number: int) -> str:
         return f"{self.tag}{FAMILIES['BUCKET']}{number}"
+
+    def slices(self, bucket: int) -> str:
+        return f"{self.tag}{FAMILIES['SLICE']}{bucket}"
 
     def ready(self, priority: int, topic: str) -> str:
         return f"{self.tag}{FAMILIES['READY']}{priority}:{topic}"

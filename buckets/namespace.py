@@ -1,8 +1,10 @@
 """The settings of a namespace: founding and reading them, and what can still be read from damaged ones.
 
 Each shard has a hash `meta` with the format of the data, the hash function that spreads ids over shards, and the
-numbers of shards and buckets. Once founded, a namespace keeps these numbers, whatever a process asks for. If events are
-on (buckets/events/switch.py), `meta` also has the switch and the word of the stream.
+numbers of shards and buckets. Once founded, a namespace keeps these numbers, whatever a process asks for. In format 2,
+far jobs wait in slices (lua/include/slices.lua), and `meta` says how far ahead; until `jobqueue upgrade`, a namespace
+that an earlier version founded has format 1. If events are on (buckets/events/switch.py), `meta` also has the switch
+and the word of the stream.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ from buckets.pages import Pages
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 
-FORMAT = 1
+FORMAT = 2
+"""The newest format of the data."""
+SLICES_MS = 3_600_000
+"""How far ahead a job must be due to wait in a slice, in a new namespace."""
 HASH = "crc32"
 _MOST_SHARDS = 255
-_NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['LOCK']})(\d{{1,3}})")
+_NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['SLICE']}|{FAMILIES['LOCK']})(\d{{1,3}})")
+_SLICES = re.compile("[1-9][0-9]{3,11}")
 LEAST_ENTRIES, MOST_ENTRIES = 1_000, 1_000_000_000
 MANY_ENTRIES = 1_000_000
 """The most entries of a stream by default."""
@@ -40,8 +46,11 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
-    """The numbers in the settings of a shard, or None if the settings are not of this format."""
-    own = {"format": str(FORMAT), "hash": HASH}
+    """The numbers in the settings of a shard, or None if the settings are of another version or damaged."""
+    slices_ms = slices_of(meta)
+    if slices_ms is None:
+        return None
+    own = _format(slices_ms) | {"hash": HASH}
     numbers = [meta.get(name, "") for name in Numbers._fields]
     required, optional = {*own, *Numbers._fields}, meta.keys() & _SWITCH.keys()
     if meta.keys() - optional != required or any(meta[name] != value for name, value in own.items()):
@@ -51,6 +60,19 @@ def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
     if not all(each.isascii() and each.isdigit() and 0 < int(each[:4]) <= _MOST_SHARDS for each in numbers):
         return None
     return Numbers(*map(int, numbers))
+
+
+def slices_of(meta: Mapping[str, str]) -> int | None:
+    """How far ahead (ms) a job must be due to wait in a slice, according to the settings of a shard; 0 for format 1,
+    without slices; None if the settings do not tell."""
+    if meta.get("format") == "1":
+        return 0
+    is_known = meta.get("format") == str(FORMAT) and _SLICES.fullmatch(meta.get("slices", ""))
+    return int(meta["slices"]) if is_known else None
+
+
+def _format(slices_ms: int) -> dict[str, str]:
+    return {"format": str(FORMAT), "slices": str(slices_ms)} if slices_ms else {"format": "1"}
 
 
 class Switch(NamedTuple):
@@ -107,27 +129,34 @@ async def _looked(redis: Redis, keys: Keys) -> Numbers | None:
     return _joined(keys, meta) if meta else None
 
 
-async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> tuple[Numbers, list[Switch | None]]:
-    """Found the namespace with the wanted numbers, or join an existing one. Returns the numbers of the namespace and
-    the switch of each shard.
+class Founded(NamedTuple):
+    """The settings of a shard that are now in effect."""
+
+    numbers: Numbers
+    switch: Switch | None
+    slices_ms: int
+    """As `slices_of` returns it."""
+
+
+async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> list[Founded]:
+    """Found the namespace with the wanted numbers, or join an existing one. Returns the settings of each shard.
 
     Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
     """
     if not NAMESPACE.fullmatch(namespace):
         raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
-    numbers, switch = await found(redis, Keys(namespace, 0), wanted)
-    switches = [switch]
-    for shard in range(1, numbers.shards):
-        switches.append((await found(redis, Keys(namespace, shard), numbers))[1])
-    return numbers, switches
+    first = await found(redis, Keys(namespace, 0), wanted)
+    opened = [first]
+    for shard in range(1, first.numbers.shards):
+        opened.append(await found(redis, Keys(namespace, shard), first.numbers, slices_ms=first.slices_ms))
+    return opened
 
 
 async def found(
-    redis: Redis, keys: Keys, wanted: Numbers, switch: Switch | None = None
-) -> tuple[Numbers, Switch | None]:
-    """Write the settings of a shard unless it has some; returns the numbers and the switch now in effect. Raises
-    Unfit."""
-    settings = {"format": FORMAT, **wanted._asdict(), "hash": HASH}
+    redis: Redis, keys: Keys, wanted: Numbers, switch: Switch | None = None, slices_ms: int = SLICES_MS
+) -> Founded:
+    """Write the settings of a shard unless it has some; returns those in effect. Raises Unfit."""
+    settings = {**_format(slices_ms), **wanted._asdict(), "hash": HASH}
     flat: list[Value] = [text for pair in settings.items() for text in pair]
     try:
         reply = await redis.call(
@@ -143,7 +172,7 @@ async def found(
         meta = _fields(reply)
     except JobQueueError as error:
         raise _blamed(error, keys) from None
-    return _joined(keys, meta), switch_of(meta)
+    return Founded(_joined(keys, meta), switch_of(meta), slices_of(meta) or 0)
 
 
 def _blamed(error: JobQueueError, keys: Keys) -> JobQueueError:
@@ -189,6 +218,8 @@ class Examination:
     """Whether there is no namespace at all."""
     switches: list[Switch | None] = field(default_factory=list)
     """The switch of each shard, as far as it can be read if the settings are damaged."""
+    slices_ms: int = SLICES_MS
+    """As `slices_of` returns it, of the whole namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +243,8 @@ async def examine(redis: Redis, namespace: str, buckets: int) -> Examination:
     """
     shards = await asyncio.gather(*(_shard(redis, Keys(namespace, shard)) for shard in range(_MOST_SHARDS)))
     for each in shards:
-        if each.fields.get("format", str(FORMAT)) != str(FORMAT) and each.fields["format"].isdigit():
+        number = each.fields.get("format", "")
+        if number.isdigit() and not 1 <= int(number[:9]) <= FORMAT:
             raise Unfit(f"the namespace {namespace} was written by another version: {each.fields}")
     keys = await _keys(redis, namespace) if _is_doubtful(shards) else {}
     if not keys and all(each.kind == "none" for each in shards):
@@ -223,7 +255,17 @@ async def examine(redis: Redis, namespace: str, buckets: int) -> Examination:
     else:
         numbers = Numbers(_count_shards(shards, keys), _count_buckets(shards, keys, buckets))
     faults = {shard: fault for shard in range(numbers.shards) if (fault := _fault(shards[shard], numbers))}
-    return Examination(numbers, faults, switches=[switch_of(each.fields) for each in shards[: numbers.shards]])
+    switches = [switch_of(each.fields) for each in shards[: numbers.shards]]
+    return Examination(numbers, faults, switches=switches, slices_ms=_slices_ms(shards, keys))
+
+
+def _slices_ms(shards: list[_Shard], keys: dict[int, set[str]]) -> int:
+    """What most shards say; if none does, whether there are slices. A shard whose settings are lost must not go back
+    to format 1 while others have slices, nor the other way round while older versions run."""
+    votes = Counter(slices_ms for each in shards if (slices_ms := slices_of(each.fields)) is not None)
+    if votes:
+        return votes.most_common(1)[0][0]
+    return SLICES_MS if any(name.startswith(FAMILIES["SLICE"]) for names in keys.values() for name in names) else 0
 
 
 def _is_doubtful(shards: list[_Shard]) -> bool:

@@ -26,6 +26,7 @@ from buckets.timers.cards import About, Card, Instance, read_instances
 from buckets.timers.held_time import HeldTime, QueuedPool
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
+from buckets.timers.slicing import Slicing
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Awake, Timer
 from buckets.topics.figures import Figures, Forecast, read_forecast
@@ -96,6 +97,7 @@ __all__ = [
     "Seen",
     "Sent",
     "Shape",
+    "Slicing",
     "State",
     "Stats",
     "SteppedClock",

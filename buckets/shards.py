@@ -96,6 +96,8 @@ class Shards:
         """By shard, the switch of events as last read; `ensure_meta` uses it to switch events on again."""
         self.switches_read = [0.0] * shards
         """By shard, when `switches` was read, by time.monotonic."""
+        self.slices_ms = 0
+        """As `slices_of` returned it for the namespace; `ensure_meta` uses it."""
         self.limits: Limits = {}
         """The limits of topics that have any."""
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
@@ -110,15 +112,16 @@ class Shards:
 
         Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
         """
-        numbers, switches = await open_namespace(redis, namespace, Numbers(shards, buckets))
-        opened = cls(redis, namespace, numbers.shards, numbers.buckets, clock)
-        opened.switches, opened.switches_read = switches, [time.monotonic()] * numbers.shards
+        founded = await open_namespace(redis, namespace, Numbers(shards, buckets))
+        opened = cls(redis, namespace, *founded[0].numbers, clock)
+        opened.switches, opened.switches_read = [each.switch for each in founded], [time.monotonic()] * len(founded)
+        opened.slices_ms = founded[0].slices_ms
         return opened
 
     async def ensure_meta(self, shard: int) -> None:
         """Write the settings of a shard again if they were lost, as when Redis was emptied. Raises Unfit."""
         numbers = Numbers(len(self.keys), self.buckets)
-        await found(self.redis, self.keys[shard], numbers, self.switches[shard])
+        await found(self.redis, self.keys[shard], numbers, self.switches[shard], self.slices_ms)
 
     def is_away(self, shard: int) -> bool:
         """Whether the server of the shard cannot be asked now."""

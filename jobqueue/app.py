@@ -31,6 +31,7 @@ from buckets import (
     Redis,
     Runner,
     Schedules,
+    Slicing,
     Sweep,
     Timer,
     Topics,
@@ -272,6 +273,7 @@ class Service(Lifecycle):
             [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
             timers,
             [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
+            [Loop("slicing", partial(Slicing(pool).run, [lock.held[0] for lock in locks]), "timers")],
             [Loop("members", members.run, "timers")],  # stops first, so that others take the released locks
         ]
 

@@ -88,7 +88,7 @@ class Fsck:
         """
         found = await examine(redis, namespace, buckets)
         pool = Pool(redis, namespace, *found.numbers, clock)
-        pool.switches = found.switches or pool.switches
+        pool.switches, pool.slices_ms = found.switches or pool.switches, found.slices_ms
         return cls(pool, found, repair, rest, progress)
 
     async def run(self) -> Report:

@@ -277,8 +277,9 @@ class JobCheck:
 
 
 async def check_entries(shard: CheckedShard, found: FoundKeys) -> None:
-    """Check the entries of buckets and of dead letters against the records of their jobs."""
-    for family, names in (("b", found.names["BUCKET"]), ("d", found.names["DEAD"])):
+    """Check the entries of buckets, slices and dead letters against the records of their jobs."""
+    slices = sorted(found.names["SLICE"])  # the bounds of a bucket before its slices
+    for family, names in (("b", found.names["BUCKET"]), ("s", slices), ("d", found.names["DEAD"])):
         for name in names:
             shard.progress("entries", 0)
             async for page in shard.pages.members(shard.tag + family.encode() + b":" + name):

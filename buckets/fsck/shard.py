@@ -31,7 +31,7 @@ KINDS = {
     "unindexed": "a job is missing from its bucket or from the dead letters",
     "misdated": "the time of a job in its index differs from the one in its record",
     "unlisted": "a ready job is missing from its ready list",
-    "orphan": "an entry of a bucket or of the dead letters, or a set of occurrences, has no record to match it",
+    "orphan": "an entry of a bucket, a slice or the dead letters, or a set of occurrences, has no record to match it",
     "unscheduled": "a schedule would have no occurrence at its next time: its entry in a bucket is missing or wrong",
     "miscounted": "the counts of a topic do not match its jobs",
     "idle_list": "a topic without ready jobs has ready lists",
@@ -142,6 +142,7 @@ class CheckedShard:
 _FORMS = {
     "JOB": ("", "string"),
     "BUCKET": (r"\d{1,3}", "zset"),
+    "SLICE": (r"\d{1,3}(?::\d{15}.*)?", "zset"),
     "READY": (r"\d:.+", "list"),
     "DEAD": (".+", "zset"),
     "COUNTS": (".+", "hash"),

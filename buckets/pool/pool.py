@@ -373,6 +373,12 @@ class Pool(Popping):
         self._note_moved(job_id, moved.state)
         return moved
 
+    async def slice(self, shard: int, bucket: int, skip: int, page: int) -> tuple[int, int]:
+        """Move a page of far jobs, after the first `skip` far entries, from the set of a bucket into slices. Returns
+        how many entries were moved, and how many stay; together fewer than `page` at the end."""
+        moved, stayed = await self.call("slice", shard, now=self.clock.now(), bucket=bucket, skip=skip, page=page)
+        return moved, stayed
+
     async def due(
         self, shard: int, bucket: int, offers: Sequence[Offer] = (), met: list[str] | None = None
     ) -> tuple[int, int, list[list[Job]]]:

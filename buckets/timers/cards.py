@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from buckets.errors import JobQueueError
+from buckets.namespace import FORMAT
 from buckets.shards import Shards
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
@@ -44,6 +45,8 @@ class About:
     """The name for people; empty until the instance listens."""
     started: int = 0
     """When it started, in ms since the epoch by Redis's clock."""
+    format: int = FORMAT
+    """The newest stored format that it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ def _read(card: bytes) -> tuple[About | None, Timers]:
             version=str(found["version"]),
             name=str(found["name"]),
             started=int(found["started"]),
+            format=int(found.get("format", 1)),
         )
         return about, {int(shard): [*map(int, buckets)] for shard, buckets in found["timers"].items()}
     return None, {}

@@ -450,8 +450,14 @@ class Topics:
         """Whether a bucket still has an entry that was due before a time (ms since the epoch)."""
 
         async def is_earlier(shard: int, bucket: int) -> bool:
-            first = await self._read([], "ZRANGE", self.pool.keys[shard].bucket(bucket), 0, 0, "WITHSCORES")
-            return bool(first) and float(first[1]) < time_ms
+            keys = self.pool.keys[shard]
+            bounds = await self._read([], "ZRANGE", keys.slices(bucket), 0, 0)
+            # A slice moves into the set, so the set is read last.
+            for name in (*(f"{keys.slices(bucket)}:".encode() + bound for bound in bounds), keys.bucket(bucket)):
+                first = await self._read([], "ZRANGE", name, 0, 0, "WITHSCORES")
+                if first and float(first[1]) < time_ms:
+                    return True
+            return False
 
         buckets = ((shard, bucket) for shard in range(len(self.pool.keys)) for bucket in range(self.pool.buckets))
         return any(await asyncio.gather(*(is_earlier(*each) for each in buckets)))

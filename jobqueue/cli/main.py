@@ -20,6 +20,7 @@ from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, healthcheck, service_commands
 from jobqueue.cli.console.command import console_command
+from jobqueue.cli.journal.arguments import reaching_redis
 from jobqueue.cli.journal.audit import audit_group
 from jobqueue.cli.journal.commands import journal_group
 from jobqueue.cli.journal.explain import explain_command
@@ -110,7 +111,7 @@ _SECTIONS = {
     commands.TOPICS: _asking(commands.TOPICS),
     commands.HISTORY: (*_asking(commands.HISTORY), "audit", "journal", "restore"),
     "Set up": ("sizing", "config", "healthcheck", "completion"),
-    commands.SERVICE: ("check", "doctor", *_asking(commands.SERVICE), "fsck", "move"),
+    commands.SERVICE: ("check", "doctor", *_asking(commands.SERVICE), "fsck", "move", "upgrade"),
 }
 
 
@@ -344,6 +345,16 @@ def move_command(
     from jobqueue.cli.migrate import move  # noqa: PLC0415 - as above
 
     sys.exit(move(_url("--from", old, old_file), _url("--to", new, new_file), namespace, rest))
+
+
+@main.command("upgrade")
+@reaching_redis
+def upgrade_command(config: str | None, **flags: Any) -> None:
+    """Change the namespace to the newest stored format while services run. Exit code 1: an older instance joined
+    meanwhile; 2: it was refused."""
+    from jobqueue.cli.migrate import upgrade_namespace  # noqa: PLC0415 - as above
+
+    sys.exit(upgrade_namespace(flags, config))
 
 
 def _url(option: str, url: str | None, file: str | None) -> str:

@@ -1,9 +1,12 @@
-"""`jobqueue move`: migrates all jobs of a namespace to another Redis, while services run on both."""
+"""`jobqueue move`: migrates all jobs of a namespace to another Redis, while services run on both; `jobqueue upgrade`:
+changes a namespace to the newest stored format, while its services run."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
+from typing import Any
 
 import click
 from rich.console import Console
@@ -12,9 +15,14 @@ from rich.table import Table
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.job import LIVE, State
 from buckets.migration import Migrated, Migration
+from buckets.namespace import FORMAT, read_meta, slices_of
 from buckets.redis.client import Redis
 from buckets.redis.info import facts_of
-from jobqueue import logs
+from buckets.shards import Shards
+from buckets.timers.slicing import outdated, upgrade
+from jobqueue import logs, settings
+from jobqueue.cli.journal.arguments import opened
+from jobqueue.errors import SettingsError
 from jobqueue.redis_server.opening import redis_at, refuse_old
 from jobqueue.settings import Settings
 
@@ -101,3 +109,44 @@ def _table(moved: Migrated) -> Table:
     for topic, states in sorted(moved.topics.items()):
         table.add_row(topic, *(f"{states[state]:,}" for state in _STATES))
     return table
+
+
+_JOINED_S = 3.0  # from reading the settings of a namespace until an instance is on the list of members
+
+
+def upgrade_namespace(flags: Mapping[str, Any], config: str | None) -> int:
+    """Change all shards, print the result, and return the exit code: 1 if an instance of an older version joined
+    meanwhile, 2 if nothing was changed or not all shards were."""
+    try:
+        chosen = settings.load(flags, config)
+        logs.set_up("error", "text")
+        sentence, code = asyncio.run(_upgrade(chosen))
+    except (SettingsError, JobQueueError) as error:
+        sentence, code = f"Error: {error if isinstance(error, SettingsError) else error.message}", 2
+    click.echo(sentence, err=bool(code))
+    return code
+
+
+async def _upgrade(chosen: Settings) -> tuple[str, int]:
+    async with opened(chosen) as shards:
+        is_new = all([slices_of(await read_meta(shards.redis, keys)) for keys in shards.keys])
+        older = await outdated(shards)
+        if not is_new:
+            if older:
+                raise Unfit(f"of an older version, or not ready yet: {', '.join(older)}. Nothing was changed")
+            await _upgrade_all(shards)
+            await asyncio.sleep(_JOINED_S)
+            older = await outdated(shards)
+        if older:
+            sentence = f"Error: of an older version: {', '.join(older)}. Stop it now: its timers do not know slices"
+            return f"{sentence}. The namespace {chosen.namespace} has format {FORMAT}", 1
+    already = " already" if is_new else ": far jobs move into slices, which take less memory"
+    return f"the namespace {chosen.namespace} has format {FORMAT}{already}", 0
+
+
+async def _upgrade_all(shards: Shards) -> None:
+    for shard in range(len(shards.keys)):
+        try:
+            await upgrade(shards, shard)
+        except JobQueueError as error:
+            raise Unfit(f"shard {shard}: {error.message}; run it again to change the other shards, too") from None

@@ -30,6 +30,7 @@ class Size:
 
 SIZES = {
     "delayed": Size(220, 3, 1.12),
+    "far": Size(140, 2.2, 1.12),
     "ready": Size(120, 3, 1.12),
     "reserved": Size(265, 3, 1.12),
     "dead": Size(265, 3, 1.12),
@@ -57,6 +58,7 @@ _DISK = 3.0  # the append-only file grows to twice the data, and a rewrite makes
 _REDIS_BYTES = 10e9  # of jobs in one Redis; its pause at each fork grows by 20 to 34 ms a gigabyte
 _LEAST_CLUSTER = 3
 _SHARDS = 16  # the number of shards goes up in these steps, the default on a Cluster
+_NEAR_S = 3600.0  # jobs due later than this wait in slices
 _SHARDS_A_MASTER = 5  # each master has at least this many: fewer would spread the jobs unevenly
 _PROCESS_BYTES, _SUPERVISOR_BYTES = 60e6, 50e6
 
@@ -78,9 +80,10 @@ def needs(load: Load) -> dict[str, float]:
     """What a load needs, by name: numbers of jobs, servers, shards and processes; bytes; cores that are busy at the
     peak. Raises ValueError if the load needs more shards than a namespace can have."""
     tombstones = round(load.rate * load.retention_s)
+    near = min(load.jobs, round(load.rate * _NEAR_S))  # as many fall due in an hour
     memory = sum(
         number * SIZES[state].of(_ID_CHARACTERS, load.body_bytes)
-        for state, number in (("delayed", load.jobs), ("tombstone", tombstones))
+        for state, number in (("delayed", near), ("far", load.jobs - near), ("tombstone", tombstones))
     )
     redis_cores, service_cores = load.rate * ONE_A_REQUEST.redis_us / 1e6, load.rate * ONE_A_REQUEST.service_us / 1e6
     masters = _masters(memory, redis_cores)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from buckets.access import Tokens
 from buckets.errors import Unfit
 from buckets.keys import Keys
-from buckets.namespace import FORMAT, look
+from buckets.namespace import look, read_meta, slices_of
 from buckets.redis.client import Redis
 from buckets.redis.info import facts_of, memory_in
 from buckets.shards import Shards
@@ -128,7 +128,9 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         yield Finding("ok", subject, sentence)
         return
     shards, buckets = numbers
-    yield Finding("ok", subject, f"format {FORMAT}, shards: {shards}, buckets: {buckets}")
+    has_slices = slices_of(await read_meta(redis, Keys(chosen.namespace, 0)))
+    form = "format 2" if has_slices else "format 1 (`jobqueue upgrade` saves memory)"
+    yield Finding("ok", subject, f"{form}, shards: {shards}, buckets: {buckets}")
     async for finding in _spread(redis, chosen.namespace, shards):
         yield finding
     for name, wanted, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):

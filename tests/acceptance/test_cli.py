@@ -331,6 +331,7 @@ async def test_the_help_lists_each_command_once_in_sections_and_those_for_progra
         "doctor",
         "fsck",
         "move",
+        "upgrade",
     ]
     own += ["journal", "restore", "audit", "deliver"]
     assert sorted(listed) == sorted([*own, *(set(params.BY_NAME) - {"leave"})])

@@ -110,7 +110,7 @@ async def test_the_redis_that_comes_along_is_found_in_its_data_directory(tmp_pat
 async def test_what_cannot_be_checked_is_neither_good_nor_faulty(redis_server: RedisServer, redis: Redis) -> None:
     code, _, complaint = await fsck("--redis", "unix:///nowhere/redis.sock")
     assert code == 2 and "Error: " in complaint
-    await redis.read("HSET", "{jq:0}:meta", "format", "2", "shards", "1", "buckets", "8", "hash", "crc32")
+    await redis.read("HSET", "{jq:0}:meta", "format", "3", "shards", "1", "buckets", "8", "hash", "crc32")
     code, _, complaint = await fsck("--redis", redis_server.url)
     assert code == 2 and "another version" in complaint
     code, output, _ = await fsck("--redis", redis_server.url, "--namespace", "other")

@@ -42,7 +42,7 @@ class Books:
             if family == "j":
                 self._record(rest, stored.value)
                 assert (stored.ends_in_ms == -1) == (self.jobs[rest].state in LIVE), rest
-            elif family in ("b", "d"):
+            elif family in ("b", "s", "d"):
                 pairs = zip(stored.value[::2], stored.value[1::2], strict=True)
                 self.zsets[f"{family}:{rest}"] = {member.decode(): int(score) for member, score in pairs}
             elif family == "o":
@@ -75,6 +75,7 @@ class Books:
 
     def check(self, now_ms: int) -> None:
         self._check_schedules(now_ms)
+        self._check_slices()
         self._check_zsets()
         self._check_ready(now_ms)
         self._check_counts()
@@ -96,6 +97,23 @@ class Books:
         for which, at in entries.items():
             assert at == wanted[which] or (wanted[which] <= now_ms and at <= now_ms + 1000), which
         assert self.have_occurrences <= self.schedules.keys()
+
+    def _check_slices(self) -> None:
+        """Each slice has a bound, and what the bound allows; then its jobs count as those of its bucket's set."""
+        found = {name: self.zsets.pop(name) for name in list(self.zsets) if name.startswith("s:")}
+        for name in [name for name in found if name.count(":") == 1]:
+            bounds = sorted(found.pop(name), key=str.encode)
+            for bound, after in zip(bounds, [*bounds[1:], "~"], strict=True):
+                entries = found.pop(f"{name}:{bound}")
+                assert 0 < len(entries) <= 128
+                assert all(
+                    bound.encode() <= f"{at:015d}{each}".encode() < after.encode() for each, at in entries.items()
+                )
+                home = self.zsets.setdefault(f"b:{name[2:]}", {})
+                assert not home.keys() & entries.keys()
+                assert all(self.jobs[each].state is State.DELAYED for each in entries)
+                home |= entries
+        assert not found, "slices without bounds"
 
     def _check_zsets(self) -> None:
         expected: defaultdict[str, dict[str, int]] = defaultdict(dict)

@@ -95,7 +95,7 @@ async def emptied(pool: Pool) -> None:
     """No job is left, and the counts agree."""
     assert await records(pool) == {}
     for server in await pool.redis.servers():
-        assert await server.read("KEYS", "*:[mbrdh]:*") == []
+        assert await server.read("KEYS", "*:[mbsrdh]:*") == []
     assert (await Topics(pool).stats()).counts == {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}
 
 
@@ -130,6 +130,9 @@ async def fill(pool: Pool, number: int) -> None:
             await pool.bury(job.id, job.lease, "broken")
     for job in await pop(pool, *topics, count=number // 20, worker="w", ttr_ms=5_000):
         await pool.release(job.id, job.lease, reason="later")
+    for shard in range(len(pool.keys)):
+        for bucket in range(pool.buckets):
+            await pool.slice(shard, bucket, 0, number)
 
 
 def without_gone(jobs: dict[str, Job], others: dict[str, Job]) -> dict[str, Job]:
@@ -383,7 +386,7 @@ async def test_a_long_optional_block_and_a_later_dead_letter_survive(old: Pool, 
 async def test_a_namespace_that_is_not_there_or_of_another_version_is_refused(old: Pool, new: Pool) -> None:
     with pytest.raises(Unfit, match="has no namespace other"):
         await Migration.open(old.redis, new.redis, "other")
-    await old.redis.read("HSET", old.keys[0].meta, "format", 2)
+    await old.redis.read("HSET", old.keys[0].meta, "format", 3)
     for pair in ((old.redis, new.redis), (new.redis, old.redis)):
         with pytest.raises(Unfit, match="another version"):
             await Migration.open(*pair)

@@ -33,7 +33,9 @@ from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.events.codec import Event, read_all
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag, Verb
+from buckets.keys import Keys
 from buckets.layout import SCHEDULE
+from buckets.namespace import SLICES_MS, Numbers, found
 from buckets.pool.codec import Added
 from buckets.pool.limits import Limit
 from buckets.pool.pool import Moved, Pool
@@ -198,10 +200,16 @@ class Comparison(RuleBasedStateMachine):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
-    @initialize(shards=st.sampled_from([1, 1, 4]), buckets=st.sampled_from([1, 3]), limits=limits)
-    def open(self, shards: int, buckets: int, limits: dict[str, Limit]) -> None:
+    @initialize(
+        shards=st.sampled_from([1, 1, 4]),
+        buckets=st.sampled_from([1, 3]),
+        limits=limits,
+        slices_ms=st.sampled_from([0, 5_000, SLICES_MS]),
+    )
+    def open(self, shards: int, buckets: int, limits: dict[str, Limit], slices_ms: int) -> None:
         self.clock = HeldClock()
         self.run(self.redis.read("FLUSHALL"))
+        self.run(found(self.redis, Keys("m", 0), Numbers(shards, buckets), slices_ms=slices_ms))
         self.pool = self.run(Pool.open(self.redis, "m", shards=shards, buckets=buckets, clock=self.clock))
         self.model = Model(shards, self.clock.now_us)
         self.scheduled = Scheduled(self.pool, self.clock)
@@ -639,6 +647,14 @@ class Comparison(RuleBasedStateMachine):
                 self.hand_out(list(itertools.chain(*handed)))
         for job_id in IDS:
             self.see(job_id)
+
+    @rule(page=st.sampled_from([1, 100]), whole=st.booleans())
+    def slice(self, page: int, whole: bool) -> None:
+        """What no command shows: far jobs move into slices."""
+        for shard, bucket in itertools.product(range(self.model.shards), range(self.pool.buckets)):
+            skip = 0
+            while any(told := self.run(self.pool.slice(shard, bucket, skip, page))) and whole:
+                skip += told[1]
 
     @rule(jobs=st.lists(new_jobs, min_size=1, max_size=3), some=offers)
     def deliver_when_due(self, jobs: list[NewJob], some: list[Offer]) -> None:

@@ -30,9 +30,9 @@ NOT_REPEATABLE = (
     *("undefine", "forget_occurrences", "add_figures", "change_operation", "apply_operation"),
 )
 OWN_KEY = re.compile(
-    r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|OPERATION) \.\. |"
+    r"(JOB|BUCKET|SLICE|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|OPERATION) \.\. |"
     r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|CARDS|COUNTER|TOKENS|ACTIONS|SCHEDULES|FIGURED|OPERATIONS|"
-    r"meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+    r"meta|list|set|slices|source\.(?:set|slices)|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
     r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
 )
 HEAD = re.compile(

@@ -18,6 +18,7 @@ from tests.chaos.history import Event, History, read
 from tests.chaos.judges.checker import check
 from tests.chaos.judges.findings import Finding, Report
 from tests.chaos.load.load import Load, Work
+from tests.chaos.load.slicing import slicing
 from tests.chaos.nemeses import Nemesis, make
 from tests.chaos.resources import measure, note, note_at_rest
 from tests.chaos.scenarios.scenario import Scenario, judge
@@ -86,7 +87,8 @@ async def _play(stage: Stage, work: Work, nemeses: list[Nemesis], seconds: float
         await asyncio.sleep(WARM_UP_S)
         before = await measure(stage)
         note(before, "before", stage.history)
-        await _attack(stage, nemeses, seconds)
+        async with slicing(stage.servers.url):
+            await _attack(stage, nemeses, seconds)
         _check_alive(stage)
         await end_adds()
         for worker in stage.workers:

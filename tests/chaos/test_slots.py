@@ -37,6 +37,7 @@ from buckets.record import Fields, pack_record
 from buckets.scripts import SCRIPTS
 from buckets.shards import Item
 from buckets.timers.members import sign_out
+from buckets.timers.slicing import upgrade
 from tests.buckets.jobs import delete, finish
 from tests.buckets.operations.operating import carried_out, carry_out
 from tests.chaos.forked_service import ForkedService
@@ -111,6 +112,11 @@ async def mend(redis: Redis) -> None:
     await (await Fsck.open(redis, repair=True, rest=0)).run()
     popped = await pool.pop(["t"], 40)
     assert len(popped.jobs) == 20
+    await pool.add([NewJob(f"far{number}", "t", b"1", delay_ms=7_200_000) for number in range(40)])
+    moved = [await pool.slice(shard, bucket, 0, 100) for shard in range(_SHARDS) for bucket in range(_BUCKETS)]
+    assert sum(jobs for jobs, _ in moved) == 40
+    for shard in range(_SHARDS):
+        await upgrade(pool, shard)
     # A service does this every two seconds, and the one above may not have lived that long.
     held = await pool.each("check_leases", [Item(job.id, (job.id, job.lease)) for job in popped.jobs])
     assert held == [1] * 20

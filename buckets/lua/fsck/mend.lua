@@ -21,7 +21,7 @@ end
 
 -- Move a job to a bucket that has a timer.
 local function rehouse(job)
-  under(plan.unbucket, job.bucket)[job.id] = true
+  unschedule(job)
   job.bucket = job.bucket % buckets
   append(plan.headers, JOB .. job.id, header(job))
   tell(job)

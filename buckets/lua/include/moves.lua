@@ -6,12 +6,18 @@ local function schedule(job)
   plan.first[job.bucket] = math.min(plan.first[job.bucket] or at, at)
 end
 
+-- Take a job out of its bucket: out of the set, or if it is delayed perhaps out of a slice.
+local function unschedule(job)
+  under(plan.unbucket, job.bucket)[job.id] = true
+  if job.state == delayed then under(plan.unslice, job.bucket)[job.id] = job.next end
+end
+
 -- Take a live job out of the indexes of its state. Its entry in a ready list just becomes stale.
 local function leave(job)
   if job.holds then plan.places[job.topic] = true end
   count(job.topic, WORDS[job.state], -1)
   if job.state == delayed then count_due(job.topic, job.next, job.hourly, -1) end
-  if in_bucket(job) then under(plan.unbucket, job.bucket)[job.id] = true end
+  if in_bucket(job) then unschedule(job) end
   if job.state == dead then table.insert(under(plan.unbury, job.topic), job.id) end
 end
 

@@ -1,9 +1,9 @@
--- include: indexes timer_alarm events
+-- include: indexes timer_alarm slices events
 -- Moves are planned first and written at the end, so that a script has read and checked everything before its first
 -- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
 if told == nil then ask_for_events() end
-local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
+local plan = {bucket = {}, first = {}, unbucket = {}, unslice = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
   headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, places = {}, push_with = 'RPUSH'}
 
 local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
@@ -45,8 +45,15 @@ local function forget_entries()
     local members = under(plan.out, number)
     for id in pairs(ids) do members[#members + 1] = id end
   end
+  local all = {}
   for number, members in pairs(plan.out) do
-    if #members > 0 then index('ZREM', BUCKET .. number, unpack(members)) end
+    all[number] = #members > 0 and index('ZREM', BUCKET .. number, unpack(members)) == #members
+  end
+  for number, times in pairs(plan.unslice) do
+    local gone = all[number] and plan.unbucket[number] or {}  -- no slice has what the set of the bucket had
+    for id, at in pairs(times) do
+      if not gone[id] then remove_from_slices(number, at, id) end
+    end
   end
   for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
 end

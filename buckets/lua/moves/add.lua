@@ -156,13 +156,16 @@ end
 
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: planned_writes record moves within append place optional_fields pending_jobs
+  -- include: planned_writes record moves within append place optional_fields pending_jobs slices
   told = told and {}  -- without what the fast path had planned
   local updates, rewrites = {}, {}  -- like `told`, for jobs moved to another time: with the old body, and with a new one
   -- Keep a live job. If its bucket does not hold it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
   local function keep(job, result)
-    if in_bucket(job) and not index('ZSCORE', BUCKET .. job.bucket, job.id) then schedule(job) end
+    if in_bucket(job) and not index('ZSCORE', BUCKET .. job.bucket, job.id)
+      and not (job.state == delayed and find_in_slices(job.bucket, job.next, job.id)) then
+      schedule(job)
+    end
     return {result, WORDS[job.state], 1, job.due}
   end
 

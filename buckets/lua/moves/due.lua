@@ -3,10 +3,10 @@
 -- arrows: delayed -> ready, delayed -> reserved, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead,
 --   ready -> dead
 -- returns: {moved, wait, died, handed, schedules, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the
---   next is due, 0 if some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); for each group
---   of sleepers the jobs that it gets, as in pop.lua (id, record, id, record, …), or an empty list if no group gets any; the
---   names of the schedules whose time has come, which the timer meets again in a second; and how late (us) how many jobs of a
---   topic became ready, including those handed out
+--   next is due, 0 if some are due now or slices are to be moved, -1 for an empty bucket; the jobs that died, as in `die`
+--   (moves.lua); for each group of sleepers the jobs that it gets, as in pop.lua (id, record, id, record, …), or an empty list
+--   if no group gets any; the names of the schedules whose time has come, which the timer meets again in a second; and how late
+--   (us) how many jobs of a topic became ready, including those handed out
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path events
@@ -188,8 +188,42 @@ local process, commit_all, plan
 local TOGETHER, some, before_some, last_of_some, small = 16, nil, 0, 1, false
 local raws = sleepers and {}
 local sub, read = string.sub, redis.pcall
+
+-- Move the first slice back into the set of the bucket, if it begins soon: well before a job would be late if the timers stood
+-- still for a while, and long after slice.lua has moved it. Returns when the first entry that is still in a slice is due (ms, or
+-- nil), and whether its slice should be moved now, too.
+local slices = SLICE .. bucket
+local function load_slice()
+  local MOST = 1000  -- entries; a slice has 128 at most, unless another program wrote it
+  local soon = now_ms + 0.75 * (tonumber(redis.pcall('HGET', meta, 'slices')) or math.huge)
+  local function first_slice()
+    local bound = index('ZRANGE', slices, '0', '0')[1]
+    local key = bound and slices .. ':' .. bound
+    return bound, key, key and tonumber(index('ZRANGE', key, '0', '0', 'WITHSCORES')[2] or 0)
+  end
+  local bound, key, at = first_slice()
+  if not bound or at > soon then return at end
+  local entries, loaded, gone = index('ZRANGE', key, '0', whole(MOST - 1), 'WITHSCORES'), {}, {}
+  for each = 1, #entries, 2 do
+    loaded[each], loaded[each + 1] = entries[each + 1], entries[each]
+    gone[#gone + 1] = entries[each]
+  end
+  -- An entry that an error left in a slice must not delay one of the bucket; one that is early is corrected below.
+  if #gone > 0 then
+    index('ZADD', BUCKET .. bucket, 'LT', unpack(loaded))
+    index('ZREM', key, unpack(gone))
+  end
+  if redis.call('EXISTS', key) == 0 then index('ZREM', slices, bound) end
+  local next_bound, _, next_at = first_slice()
+  return next_at, next_bound and next_at <= soon
+end
+
+local coming, is_more
+if redis.call('EXISTS', slices) == 1 then coming, is_more = load_slice() end
 local LEAD, since = string.char(VERSION, SHORT), struct.pack('>I6', now_ms)
-local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
+-- After a long time without timers, what is still in a slice may be due before what the bucket has.
+local until_ms = coming and math.min(now_ms, coming) or now_ms
+local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(until_ms), 'BYSCORE', 'LIMIT', '0', page)
 for place, id in ipairs(ids) do
   local key = JOB .. id
   if small and place > last_of_some then
@@ -279,7 +313,8 @@ end
 
 if #again > 0 then index('ZADD', BUCKET .. bucket, unpack(again)) end
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
-local wait = head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1
+local next_ms = math.min(is_more and 0 or coming or math.huge, tonumber(head[2]) or math.huge)
+local wait = next_ms < math.huge and math.max(0, next_ms * 1000 - now_us) or -1
 local answer, n = {#ids, wait, plan and plan.died or {}, handed or {}, schedules}, 5
 for topic, times in pairs(promoted) do
   for at, jobs in pairs(times) do

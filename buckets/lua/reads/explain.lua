@@ -4,13 +4,13 @@
 -- returns: {now in us, events, found, record, name, value, …}: how many entries of events are kept (0 if events are off); 1
 --   for a job or its tombstone, 2 for an unreadable record, 3 for a job that was set aside, 0 for none; its record up to the
 --   body; and depending on its state: `timer`, the token of the instance that runs the timer of its bucket, or empty;
---   `listed`, 1 if the bucket has the job, else 0; `behind`, how many of the bucket's entries are due with it or earlier;
---   `paused`, us until its topic resumes (-1 if it is not paused, -2 if only an explicit resume ends the pause); `before`,
---   how many entries are before it at its priority (-1 if it was not found among the first); `above`, how many are at higher
---   priorities; `newer`, how many dead letters of its topic died later
+--   `listed`, 1 if the bucket or a slice has the job, else 0; `behind`, how many of the bucket's entries are due with it or
+--   earlier; `paused`, us until its topic resumes (-1 if it is not paused, -2 if only an explicit resume ends the pause);
+--   `before`, how many entries are before it at its priority (-1 if it was not found among the first); `above`, how many are
+--   at higher priorities; `newer`, how many dead letters of its topic died later
 -- fails: never
 -- repeat: yes
--- include: clock indexes record within pauses
+-- include: clock indexes record within pauses slices
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -42,7 +42,9 @@ end
 if job.state == delayed or job.state == reserved then
   local set, owner = BUCKET .. job.bucket, redis.pcall('GET', LOCK .. job.bucket)
   tell('timer', type(owner) == 'string' and owner or '')
-  tell('listed', type(redis.pcall('ZSCORE', set, id)) == 'string' and 1 or 0)
+  local listed = type(redis.pcall('ZSCORE', set, id)) == 'string'
+    or (job.state == delayed and find_in_slices(job.bucket, job.next, id))
+  tell('listed', listed and 1 or 0)
   if job.next <= now_ms then tell('behind', count_of('ZCOUNT', set, '-inf', whole(job.next))) end
 end
 if job.state == delayed or job.state == ready then

@@ -44,7 +44,7 @@ async def test_switching_on_makes_the_stream_with_its_group_and_says_so_in_the_s
     assert (on.switch, on.word) == ((5_000, False), word)
     assert on.stream and on.stream[:1] == (0,) and on.stream[2:] == (0, 0, "0-0") and on.stream.bytes > 0
     assert await read_meta(redis, pool.keys[0]) == {
-        **{"format": "1", "shards": "1", "buckets": "8", "hash": "crc32"},
+        **{"format": "2", "slices": "3600000", "shards": "1", "buckets": "8", "hash": "crc32"},
         **{"events": "5000", "stream": word},
     }
 

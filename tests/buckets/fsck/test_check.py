@@ -60,6 +60,7 @@ async def fill(pool: Pool, clock: HeldClock) -> None:
     await finish(pool, "finished")
     await add(pool, "delayed", delay_ms=60_000)
     await add(pool, "far", delay_ms=90_000_000)
+    await pool.slice(0, (await get(pool, "far")).bucket, 0, 100)
     await add(pool, "ready")
     await add(pool, "mortal", ttl_ms=600_000)
     await add(pool, "deleted")
@@ -87,6 +88,32 @@ async def drop_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
 
 async def move_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
     await redis.read("ZADD", pool.keys[0].bucket((await get(pool, job_id)).bucket), 5, job_id)
+
+
+async def _bounds(pool: Pool) -> tuple[str, str]:
+    """The key of the bounds of the bucket with the job `far`, and the only bound."""
+    key = pool.keys[0].slices((await get(pool, "far")).bucket)
+    (bound,) = await pool.redis.read("ZRANGE", key, 0, -1)
+    return key, bound.decode()
+
+
+async def in_slice(pool: Pool, command: str, *values: str) -> None:
+    await pool.redis.read(command, ":".join(await _bounds(pool)), *values)
+
+
+async def of_bounds(pool: Pool, command: str, *values: str) -> None:
+    key, bound = await _bounds(pool)
+    await pool.redis.read(command, key, *values, bound)
+
+
+async def replace_bounds(redis: Redis, pool: Pool) -> None:
+    key, _ = await _bounds(pool)
+    await _replace(redis, key, "SET", "x")
+
+
+async def enter_bucket(redis: Redis, pool: Pool, job_id: str) -> None:
+    job = await get(pool, job_id)
+    await redis.read("ZADD", pool.keys[0].bucket(job.bucket), job.next, job_id)
 
 
 async def keep_body(redis: Redis, pool: Pool, ended: bool, damage: Meddle) -> None:
@@ -173,6 +200,25 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
     "a job in a second bucket": (
         {"orphan"},
         lambda redis, pool: redis.read("ZADD", pool.keys[0].bucket(77), 5, "delayed"),
+    ),
+    "a far job without its entry": ({"unindexed", "orphan"}, lambda redis, pool: in_slice(pool, "ZREM", "far")),
+    "a far job with another time": ({"unindexed", "orphan"}, lambda redis, pool: in_slice(pool, "ZINCRBY", "1", "far")),
+    "a stranger in a slice": ({"orphan"}, lambda redis, pool: in_slice(pool, "ZADD", "5", "nobody")),
+    "a near job in a slice": ({"orphan"}, lambda redis, pool: in_slice(pool, "ZADD", "5", "delayed")),
+    "a far job in the set of its bucket too": (
+        {"orphan"},
+        lambda redis, pool: enter_bucket(redis, pool, "far"),
+    ),
+    "a slice without its bound": ({"unindexed", "orphan"}, lambda redis, pool: of_bounds(pool, "ZREM")),
+    "a bound with a score": ({"orphan"}, lambda redis, pool: of_bounds(pool, "ZINCRBY", "5")),
+    "a bound without a slice": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].slices(3), 0, "000000000000005a"),
+    ),
+    "a bound that is no bound": ({"orphan"}, lambda redis, pool: redis.read("ZADD", pool.keys[0].slices(3), 0, "x")),
+    "bounds of another type": (
+        {"spoilt", "unindexed", "orphan"},
+        replace_bounds,
     ),
     "a stranger among the dead": (
         {"orphan"},

@@ -44,6 +44,8 @@ async def build(redis: Redis, clock: HeldClock) -> Pool:
     ]
     new = [NewJob(job, TOPICS[n % 3], b'"body"', **fields[n // 3 % 7]) for n, job in enumerate(JOBS)]  # type: ignore[arg-type]
     await pool.add(new)
+    for bucket in range(pool.buckets):
+        await pool.slice(0, bucket, 0, 100)
     clock.advance(1)
     await tick_all(pool)
     popped = (await pool.pop(TOPICS, 10)).jobs

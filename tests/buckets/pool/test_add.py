@@ -344,7 +344,9 @@ async def test_the_namespace_keeps_its_numbers_of_shards_and_buckets(redis: Redi
     assert (len(second.keys), second.buckets) == (len(first.keys), first.buckets) == (2, 3)
 
 
-@pytest.mark.parametrize(("field", "value"), [("format", "2"), ("hash", "murmur"), ("events", "on")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("format", "3"), ("format", "1"), ("slices", "0"), ("hash", "murmur"), ("events", "on")]
+)
 async def test_a_namespace_of_a_version_that_this_one_does_not_know_is_refused(
     redis: Redis, field: str, value: str
 ) -> None:

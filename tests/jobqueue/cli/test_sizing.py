@@ -24,7 +24,9 @@ def said(*flags: str) -> dict[str, Any]:
 
 
 def test_the_document_has_the_bytes_of_each_state() -> None:
-    row = re.compile(r"^\| (delayed|ready|reserved|dead|tombstone)\b[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", re.M)
+    row = re.compile(
+        r"^\| (delayed|far|ready|reserved|dead|tombstone)\b[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", re.M
+    )
     told = {state: tuple(map(float, numbers)) for state, *numbers in row.findall(DOCUMENT)}
     assert told == {state: (size.base, size.per_id, size.per_body) for state, size in SIZES.items()}
 
@@ -72,6 +74,8 @@ def test_a_small_load_needs_one_redis_and_one_process() -> None:
     assert (needed["jobs"], needed["tombstones"]) == (207_000, 6_900)
     assert (needed["masters"], needed["shards"], needed["processes"]) == (1, 1, 1)
     assert needed["redis_bytes"] == 207_000 * 504 + 6_900 * 224
+    a_day = said("--rate", "115", "--delay", "1d", "--body-bytes", "200")
+    assert a_day["redis_bytes"] == 115 * (3_600 * 504 + 82_800 * 408 + 60 * 224)
     assert needed["maxmemory_bytes"] == needed["redis_bytes"] * 1.5
 
 
@@ -94,7 +98,7 @@ def test_less_than_two_of_them_are_refused(flags: list[str]) -> None:
     ("load", "masters", "shards"),
     [
         (Load(jobs=15_000_000, body_bytes=250, rate=0, retention_s=60), 1, 1),
-        (Load(jobs=20_000_000, body_bytes=250, rate=0, retention_s=60), 3, 16),  # by memory
+        (Load(jobs=25_000_000, body_bytes=250, rate=0, retention_s=60), 3, 16),  # by memory
         (Load(jobs=0, body_bytes=250, rate=17_000, retention_s=0), 1, 1),
         (Load(jobs=0, body_bytes=250, rate=18_000, retention_s=0), 3, 16),  # by the core of Redis
         (Load(jobs=144_000_000, body_bytes=250, rate=40_000, retention_s=60), 9, 48),

@@ -68,7 +68,7 @@ async def test_a_service_without_trouble_is_well(service: Service, live_pool: Po
     assert found["service"] == [("ok", "ready")]
     ((level, words),) = found["clock"]
     assert level == "ok" and re.fullmatch(r"the clocks of this host and of Redis are \d+ ms apart", words)
-    assert found["namespace jq"][0] == ("ok", "format 1, shards: 1, buckets: 8")
+    assert found["namespace jq"][0] == ("ok", "format 2, shards: 1, buckets: 8")
     assert found["jobs"] == [("ok", "topics: 0; none waits for workers, is full, or has dead letters")]
     assert {"redis", "workers", "events", "instances"} <= found.keys()
     assert not any(level == "bad" for told in found.values() for level, _ in told)

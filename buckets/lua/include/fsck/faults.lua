@@ -1,4 +1,4 @@
--- include: clock indexes append place record
+-- include: clock indexes append place record slices
 -- What a record requires of the indexes, and what the indexes lack. Only reads.
 -- The job of an id, as far as its record can be read; otherwise nil, and whether something else is stored under the id.
 local function inspect(id)
@@ -20,6 +20,7 @@ local function end_fault(job)
   if ends == (job.state >= finished) then return nil end
   if job.keeps_body then
     local indexed = score_in(BUCKET .. job.bucket, job.id) or score_in(DEAD .. job.topic, job.id)
+      or find_in_slices(job.bucket, job.next, job.id)
     if ends then return (indexed or job.state == ready) and 'ending' or 'contradictory' end
     return indexed and 'contradictory' or 'endless'
   end
@@ -34,6 +35,7 @@ local function place_fault(job, buckets)
   local at, wanted
   if in_bucket(job) then
     at, wanted = score_in(BUCKET .. job.bucket, job.id), score(job)
+    if not at and job.state == delayed and find_in_slices(job.bucket, wanted, job.id) then return nil end
   elseif job.state == dead then
     at, wanted = score_in(DEAD .. job.topic, job.id), job.next
   end

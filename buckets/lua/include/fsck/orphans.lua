@@ -1,4 +1,4 @@
--- include: faults place schedules
+-- include: faults place schedules slices
 -- The names of schedules that do not exist, but whose sets of occurrences do. Only reads.
 local function forgotten(names)
   local found = {}
@@ -10,13 +10,24 @@ local function forgotten(names)
   return found
 end
 
--- The entries of an index that no record confirms, and the key of the index. Only reads. `family`: b for a bucket, d for dead
--- letters; `which`: the bucket's number, or the topic. For the family o, see `forgotten`.
+-- Whether a bound names a slice. Only reads.
+local function has_slice(slices, bound)
+  local key = slices .. ':' .. bound
+  return is_bound(bound) and redis.call('EXISTS', key) == 1
+end
+
+-- The entries of an index that no record confirms, and the key of the index. Only reads. `family`: b for a bucket's set, s for a
+-- slice, d for dead letters; `which`: the bucket's number, with the slice's bound, or the topic. Without a bound, the family s
+-- stands for the bounds of a bucket's slices. For the family o, see `forgotten`.
 local function orphans(family, which, ids)
   if family == 'o' then return forgotten(ids) end
-  local set, found = (family == 'b' and BUCKET or DEAD) .. which, {}
+  local set, found = ({b = BUCKET, s = SLICE, d = DEAD})[family] .. which, {}
   local function belongs(job)
     if family == 'b' then return in_bucket(job) and job.bucket == tonumber(which) end
+    if family == 's' then
+      local is_delayed = job.state == delayed and not score_in(BUCKET .. job.bucket, job.id)
+      return is_delayed and find_in_slices(job.bucket, job.next, job.id) == set
+    end
     return job.state == dead and job.topic == which
   end
   local function is_scheduled(name)
@@ -25,6 +36,7 @@ local function orphans(family, which, ids)
     return schedule and schedule.next > 0 and schedule.bucket == tonumber(which)
   end
   local function is_right(id)
+    if family == 's' and not string.find(which, ':') then return score_in(set, id) == 0 and has_slice(set, id) end
     if family == 'b' and string.sub(id, 1, 1) == SCHEDULE then return is_scheduled(string.sub(id, 2)) end
     local job = inspect(id)
     return job and belongs(job)

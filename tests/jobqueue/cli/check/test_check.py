@@ -88,7 +88,7 @@ async def test_what_is_set_aside_and_a_setting_without_effect_are_told(redis: Re
     pool = await Pool.open(redis, buckets=4)
     await redis.read("HSET", pool.keys[0].aside, "broken", "x")
     shape, effect, aside = told(await found(redis=redis_server.url, buckets=8), "namespace jq")
-    assert shape == ("ok", "format 1, shards: 1, buckets: 4")
+    assert shape == ("ok", "format 2, shards: 1, buckets: 4")
     assert effect == ("warn", "the setting buckets = 8 has no effect: the namespace was created with 4")
     assert aside == ("warn", "unreadable records that were set aside: 1, in {jq:0}:x")
 
