@@ -54,7 +54,7 @@ class Slicing:
         self._pool = pool
         self._rest = rest
         self._least = least
-        # By shard and bucket, how many far entries a pass could not move.
+        # By shard and bucket, how many far entries the last pass could not move; a little less with each tick since.
         self._stayed = [[0] * pool.buckets for _ in pool.keys]
 
     async def tick(self, shard: int) -> int:
@@ -62,6 +62,7 @@ class Slicing:
         outdated, none are moved."""
         far_ms = await self._pool.now_ms() + self._pool.slices_ms
         full = [bucket for bucket in range(self._pool.buckets) if await self._is_full(shard, bucket, far_ms)]
+        self._stayed[shard] = [stayed * 199 // 200 for stayed in self._stayed[shard]]
         if not full:
             return 0
         if older := await outdated(self._pool):
@@ -72,9 +73,7 @@ class Slicing:
     async def _is_full(self, shard: int, bucket: int, far_ms: int) -> bool:
         """Whether a bucket has enough far jobs. Those that cannot be moved are looked at again once a good part of all
         is new, or after some minutes."""
-        stayed = self._stayed[shard]
-        least = self._least + stayed[bucket] * 5 // 4
-        stayed[bucket] = stayed[bucket] * 199 // 200
+        least = self._least + self._stayed[shard][bucket] * 5 // 4
         key = self._pool.keys[shard].bucket(bucket)
         number: int = await self._pool.redis.read("ZCOUNT", key, f"({far_ms}", "+inf")
         return number >= least
