@@ -206,7 +206,7 @@ acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the c
 LOCK ?= deploy/docker/requirements.lock
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
-IMAGE_EXTRAS := console embedded journal journal-postgresql journal-mysql sink-amqp sink-kafka sink-nats sink-sql sink-stomp
+IMAGE_EXTRAS := console embedded journal journal-postgresql journal-mysql sink-amqp sink-kafka sink-nats sink-sql sink-stomp traces
 lock: setup-test  ## update deploy/docker/requirements.lock after a change of pyproject.toml; UPGRADE=--upgrade takes the newest
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		$(addprefix --extra ,$(IMAGE_EXTRAS)) --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from buckets import (
     About,
@@ -56,7 +57,7 @@ from jobqueue.engine.engine import Engine
 from jobqueue.engine.figures import Past
 from jobqueue.engine.new_jobs import Policies
 from jobqueue.engine.schedules.scheduling import Planning
-from jobqueue.errors import SettingsError
+from jobqueue.errors import SettingsError, missing_library
 from jobqueue.health.service import Health
 from jobqueue.health.start import check_may_start
 from jobqueue.journal.explainer import Explainer
@@ -74,6 +75,9 @@ from jobqueue.settings import Loaded, Settings, shared_metrics_folder
 from jobqueue.web.answering import Guard
 from jobqueue.web.ports import Ports
 from jobqueue.web.site import Web
+
+if TYPE_CHECKING:
+    from jobqueue.commands.spans import CommandSpans
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
 _REDIS_QUIET_S = 3.0  # without an answer for this long, Redis counts as gone
@@ -202,10 +206,11 @@ class Service(Lifecycle):
         self._show_itself(engine, pool, readiness)
         refusals = Sparing("access.refused")
         entry = Entry(authentication, metrics, refusals)
-        site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocol)
+        spans = self._spans(pool.instance)
+        site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocol, spans)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(
-            engine, metrics, limits, entry, lambda: all(readiness().values()), members.redis_s
+            engine, metrics, limits, entry, lambda: all(readiness().values()), members.redis_s, spans
         )
         guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, refusals)
         ports = Ports(settings, limits, guard, tls, shared=self._worker is not None)
@@ -330,6 +335,19 @@ class Service(Lifecycle):
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
 
+    def _spans(self, instance: str) -> CommandSpans | None:
+        """Makes the spans of commands, or None if the settings turn them off."""
+        if self._settings.traces == "off":
+            return None
+        try:
+            made: CommandSpans = importlib.import_module("jobqueue.commands.spans").CommandSpans(instance)
+        except ImportError:
+            raise Unfit(missing_library('traces = "otlp"', "opentelemetry-sdk", "traces")) from None
+        except ValueError as error:
+            raise Unfit(f"the variables of OpenTelemetry, OTEL_…: {error}") from None
+        self._stack.push_async_callback(made.close)
+        return made
+
     async def _subscribed(self, notifier: Notifier) -> None:
         """Wait until all subscriptions are active. Raises Unfit if Redis does not allow them."""
         try:
@@ -346,12 +364,13 @@ class Service(Lifecycle):
         entry: Entry,
         is_ready: Callable[[], bool],
         redis_s: Callable[[], float],
+        spans: CommandSpans | None,
     ) -> dict[str, Dialect[Any]]:
         """The dialects that the settings open, by name."""
         settings = self._settings
         made = {}
         for name, options in settings.protocols.open():
-            commands = Commands(engine, metrics, settings.redis_timeout_s, name)
+            commands = Commands(engine, metrics, settings.redis_timeout_s, name, spans=spans)
             tools = Tools(commands, settings, limits, engine.give_back, entry, is_ready, redis_s)
             made[name] = load_dialect(name)(tools, options)
             made[name].refuses_jobs = self._refuses_jobs

@@ -16,6 +16,8 @@ from typing import Any
 import orjson
 import structlog
 
+from jobqueue.tracing import TRACE, trace_id
+
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 """The id of the request that is being answered. (structlog's own context variables cost 3 µs a request.)"""
 
@@ -53,8 +55,9 @@ class Sparing:
 
 
 def _with_request(_logger: Any, _method: str, event: Any) -> Any:
-    request = REQUEST.get()
-    return event | {"request": request} if request else event
+    request, trace = REQUEST.get(), TRACE.get()
+    named = {"request": request} if request else {}
+    return event | named | ({"trace_id": trace_id(trace)} if trace else {})
 
 
 _FIRST = ("time", "level", "event")

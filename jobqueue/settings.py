@@ -118,6 +118,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     console_groups_header: str = ""
     console_roles: dict[str, str] = {}
     log_body_views: bool = False
+    traces: Literal["off", "otlp"] = "off"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[fields.Name, TopicSettings] = {}

@@ -26,7 +26,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "logs", "loops"),
+        "ground": ("errors", "logs", "loops", "tracing"),
         "schema": ("schema",),
         "engine": ("settings", "dialect_settings", "access", "engine", "metrics"),
         "commands": ("commands",),
@@ -40,7 +40,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "jobqueue_client": {
         "words": ("job", "fields", "answers", "errors", "access", "options"),
-        "calls": ("commands", "http", "connections", "async_connections", "retry", "calls"),
+        "calls": ("commands", "http", "connections", "async_connections", "retry", "tracing", "calls"),
         "clients": ("client", "async_client"),
         "worker": ("worker",),
         "testing": ("testing",),

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -31,6 +31,9 @@ from jobqueue.errors import BadRequest
 from jobqueue.logs import Sparing
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import inner, params
+
+if TYPE_CHECKING:
+    from jobqueue.commands.spans import CommandSpans
 
 log = structlog.get_logger()
 
@@ -59,19 +62,22 @@ class Commands:
         protocol: str = "native",
         *,
         logs_views: bool = False,
+        spans: CommandSpans | None = None,
     ) -> None:
         """`deadline_s`: how long after the start of a request its commands may still begin. `protocol`: the protocol
         that the commands are counted under. `logs_views`: True if it counts as an action that a person sees the bodies
-        of jobs."""
+        of jobs. `spans`: makes the span of each command, or None if commands are not traced."""
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
         self._protocol = protocol
         self._logs_views = logs_views
         self._refusals = Sparing("command.refused")
-        self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
-        """Whether each command is logged."""
-        self.plain = Plain(engine, self, is_logged=self.is_logged)
+        self._spans = spans
+        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
+        self.is_noted = self._is_logged or spans is not None
+        """Whether each command is logged or traced; no command then takes the fast path, which notes nothing."""
+        self.plain = Plain(engine, self, is_noted=self.is_noted)
         """Carries out the commands whose answers come by callback."""
 
     async def answer(
@@ -239,11 +245,13 @@ class Commands:
         if name is None and isinstance(command, JobQueueError) and command.refused:
             name, begun = _NAMES.get(command.refused), None
         protocol = self._protocol
-        if self.is_logged:
+        if self._is_logged:
             _log(protocol, name, command, answers)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
         seconds = None if name is None or begun is None else time.perf_counter() - begun
         name = name or UNREADABLE
+        if self._spans is not None:
+            self._spans.note(name, command, answers, seconds, protocol=protocol)
         if not self._metrics.answered(name, answers, seconds, protocol=protocol, waiting=waiting):
             self._note_refusals(name, command, answers)
 

@@ -44,12 +44,12 @@ class Books(Protocol):
 class Plain:
     """Carries out plain commands for the connections of a dialect."""
 
-    def __init__(self, engine: Engine, books: Books, *, is_logged: bool) -> None:
-        """`is_logged`: True if each answer is logged; adds and finishes then take the complete path, which logs
-        them."""
+    def __init__(self, engine: Engine, books: Books, *, is_noted: bool) -> None:
+        """`is_noted`: True if each answer is logged or traced; adds and finishes then take the complete path, which
+        does so."""
         self._engine = engine.by_callback
         self._books = books
-        self._is_logged = is_logged
+        self._is_noted = is_noted
 
     @property
     def is_in_order(self) -> bool:
@@ -64,7 +64,7 @@ class Plain:
     def add_numbered(self, jobs: Sequence[New], done: Done) -> bool:
         """Add jobs under the next numbers; the outcome of each is its number. Returns False if it did nothing and the
         adds must take the complete path."""
-        return not self._is_logged and self._engine.add_numbered(jobs, partial(self._added, time.perf_counter(), done))
+        return not self._is_noted and self._engine.add_numbered(jobs, partial(self._added, time.perf_counter(), done))
 
     def _added(self, begun: float, done: Done, results: list[int | JobQueueError] | None) -> None:
         if results is not None and not self._count("add", results, begun):
@@ -75,7 +75,7 @@ class Plain:
     def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
         """Finish jobs, given as id and lease. Returns False if it did nothing and the finishes must take the complete
         path."""
-        if self._is_logged or not self._engine.is_local:
+        if self._is_noted or not self._engine.is_local:
             return False
         return self._engine.finish(ends, partial(self._finished, time.perf_counter(), len(ends), done))
 
@@ -118,14 +118,14 @@ class Plain:
         handed = cast(Handed | JobQueueError, outcome)
         if not outcome and (times == 1 or not waits):
             handed = [None] * times
-        if self._is_logged or isinstance(handed, JobQueueError):
+        if self._is_noted or isinstance(handed, JobQueueError):
             self._count_pops(ask, waits, begun, handed)
         elif handed:
             self._books.count_done("pop", len(handed), begun, waiting=waits)
         done(handed)
 
     def _count_pops(self, ask: Ask, waits: bool, begun: float, handed: Handed | JobQueueError) -> None:
-        """Count pops that failed, or whose answers are logged."""
+        """Count pops that failed, or whose answers are noted."""
         if isinstance(handed, JobQueueError):
             answers = [failure(handed)]
         else:

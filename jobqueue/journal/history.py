@@ -17,7 +17,7 @@ from jobqueue.journal import choices, tables
 from jobqueue.journal.choices import Change, has_gone_back, is_taken_back
 from jobqueue.journal.explaining.timeline import Wait
 from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
-from jobqueue.journal.rows import words_of
+from jobqueue.journal.rows import headers_of, words_of
 from jobqueue.journal.store import Away
 from jobqueue.journal.url import Refused
 
@@ -43,7 +43,7 @@ _TOLD = [
 ]
 _NEWEST = [
     *(_job.life, _job.topic, _job.state, _job.priority, _job.cause, _job.due, _job.next, _job.tries),
-    *(_job.attempts, _job.deliveries, _job.worker, _job.reason, _job.at, _job.ended),
+    *(_job.attempts, _job.deliveries, _job.worker, _job.reason, _job.at, _job.ended, _job.options),
 ]
 
 
@@ -85,7 +85,7 @@ class Journal:
             return History(
                 events,
                 [] if shard is None else await self._gaps(connection, _gap.shard == shard),
-                Newest(*newest[1:]) if newest else None,
+                Newest(*(*newest[1:-1], headers_of(newest.options))) if newest else None,
                 *await self._bounds(connection, shard),
                 is_cut=len(rows) > MOST_EVENTS,
                 shard=shard,

@@ -240,6 +240,11 @@ def words_of(options: bytes | None, lease_ended: bool) -> tuple[str | None, str 
     return worker, LEASE_ENDED if lease_ended else reason
 
 
+def headers_of(options: bytes | None) -> bytes | None:
+    """The job's headers in an optional block, as JSON, or None if it has none."""
+    return unpack_optional(options).get(Tag.HEADERS) if options else None
+
+
 def _words_in(options: bytes) -> tuple[str | None, str | None]:
     known = _blocks.get(options)
     if known is None:

@@ -25,6 +25,9 @@ class Standing(Struct, forbid_unknown_fields=True, kw_only=True):
     now: Annotated[float | None, Meta(description="Redis's time; null: it was not asked")]
     until: Annotated[float | None, Meta(description="until when the journal knows; null: none was read")]
     job: Annotated[Described | None, Meta(description="as `get` shows it, without its body; null: Redis has no record")]
+    trace_id: Annotated[str, Meta(description="the trace in which it was added: see docs/tracing.md")] | UnsetType = (
+        UNSET
+    )
     shard: Annotated[int, Meta(description="the shard that holds it")] | UnsetType = UNSET
     bucket: Annotated[int, Meta(description="delayed or reserved: the bucket that has its time")] | UnsetType = UNSET
     timer: (

@@ -39,6 +39,8 @@ from jobqueue.logs import REQUEST, Sparing
 from jobqueue.metrics.process import Metrics
 from jobqueue.protocols import Reply
 from jobqueue.protocols.command.in_flight import Work
+from jobqueue.tracing import HEADER as TRACEPARENT
+from jobqueue.tracing import TRACE, traceparent
 from jobqueue.web.fast_path import CHALLENGE, SERVER, UNAUTHORIZED
 from jobqueue.web.peer import Peer
 from jobqueue.web.port import Client
@@ -165,6 +167,7 @@ def let_in(entry: Entry, request: web.BaseRequest) -> Grant:
     the person that the request names. Raises Unauthorized, Unavailable, Forbidden, BadField."""
     GRANT.set(NOBODY)
     USER.set("")
+    TRACE.set(traceparent(request.headers.get(TRACEPARENT)))
     shown = credential(", ".join(request.headers.getall("Authorization", ())))  # several headers are no token
     grant = entry.grant(shown, cast(Peer, CALLER.get()))
     USER.set(named(request.headers.getall(HEADER, ()), grant))

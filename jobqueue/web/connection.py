@@ -30,6 +30,7 @@ from jobqueue.access.grants import GRANT, NOBODY, USER
 from jobqueue.access.tls import Tls
 from jobqueue.errors import BadHttp
 from jobqueue.protocols import Reply
+from jobqueue.tracing import TRACE
 from jobqueue.web.answering import refusal
 from jobqueue.web.fast_path import LONGEST_HEAD, SERVER, UNAUTHORIZED, Head, answered, begun, read, written
 from jobqueue.web.handed_over import HandedOver
@@ -45,13 +46,26 @@ _END = b"\r\n\r\n"
 class Connection(Peer):
     """A connection that serves simple requests."""
 
-    __slots__ = ("_doing", "_drained", "_is_held", "_is_last", "_is_lost", "_is_unread", "_kept", "_needed", "grant")
+    __slots__ = (
+        "_doing",
+        "_drained",
+        "_is_held",
+        "_is_last",
+        "_is_lost",
+        "_is_unread",
+        "_kept",
+        "_needed",
+        "grant",
+        "trace",
+    )
 
     def __init__(self, port: Port) -> None:
         super().__init__(port)
         self._doing: Cancellable | None = None  # the request in flight
         self.grant = NOBODY
         """What the request in flight may do, for a task that may have to go on with the request."""
+        self.trace = ""
+        """Its context, for the same task: see `TRACE`."""
         self._kept: bytes | bytearray = b""  # received, but not processed yet
         self._needed = 0  # bytes of the first request in `_kept`, once its head is known
         self._is_unread = False  # whether the client must read before anything more is written
@@ -195,6 +209,7 @@ class Connection(Peer):
         CALLER.set(self)
         GRANT.set(self.grant)
         USER.set("")
+        TRACE.set(self.trace)
         try:
             await work
         except Exception as error:  # a bug

@@ -16,10 +16,11 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from jobqueue.access.authentication import credential
-from jobqueue.access.grants import HEADER
+from jobqueue.access.grants import HEADER as ACTOR
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS
 from jobqueue.protocols import Reply
 from jobqueue.protocols.command.protocol import CommandProtocol
+from jobqueue.tracing import HEADER, traceparent
 
 SERVER = "jobqueue"  # the `Server` header: no versions, which would help only attackers
 LONGEST_HEAD = 4096  # bytes; below all limits of aiohttp
@@ -37,7 +38,7 @@ _NEVER_SIMPLE = frozenset(
     (
         *("transfer-encoding", "content-encoding", "expect", "upgrade", "proxy-connection", "sec-websocket-key1"),
         *("origin", "sec-fetch-site"),
-        HEADER.lower(),
+        ACTOR.lower(),
     )
 )
 
@@ -51,6 +52,8 @@ class Head(NamedTuple):
     """As the client sent it, or empty if it sent none."""
     credential: bytes
     """The digest of the token in its `Authorization`, or empty if there is none."""
+    trace: str = ""
+    """Its `traceparent`, or empty if there is no valid one."""
 
 
 @functools.lru_cache(maxsize=512)  # a client repeats the same head; at most 2 MB in all
@@ -68,7 +71,8 @@ def read(head: bytes) -> Head | None:
     length = fields.get("content-length", "")
     if not _LENGTH.fullmatch(length):
         return None
-    return Head(int(length), fields.get("x-request-id", ""), credential(fields.get("authorization", "")))
+    trace = traceparent(fields.get(HEADER))
+    return Head(int(length), fields.get("x-request-id", ""), credential(fields.get("authorization", "")), trace)
 
 
 def begun(part: bytes) -> bool:

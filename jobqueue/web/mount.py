@@ -23,6 +23,7 @@ from jobqueue.access.caller import CALLER
 from jobqueue.access.grants import GRANT, NOBODY, OPEN, USER, Grant
 from jobqueue.errors import Forbidden, ShuttingDown
 from jobqueue.protocols import HttpDialect, Reply, Request
+from jobqueue.tracing import HEADER, TRACE, traceparent
 from jobqueue.web.answering import AiohttpClient, body_of, respond
 from jobqueue.web.peer import Peer
 from jobqueue.wires.stream import allows
@@ -93,6 +94,7 @@ class Mount:
         if cast(Peer, CALLER.get()).is_surplus:
             raise NoRoom("this process has as many connections as it may have")
         USER.set("")
+        TRACE.set(traceparent(asked.headers.get(HEADER)))
         GRANT.set(NOBODY)
         GRANT.set(self._admit(asked, token))
         if self._is_closing():

@@ -38,6 +38,8 @@ class SimpleClient(Client, Caller, Visitor, Protocol):
 
     grant: Grant
     """What the request in flight may do; set when the request is let in."""
+    trace: str
+    """The context of the request in flight: see `TRACE`."""
 
 
 class Answerer(Protocol):

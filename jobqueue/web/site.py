@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
@@ -37,6 +37,9 @@ from jobqueue.web.answering import AiohttpClient, body_of, let_in, let_read, res
 from jobqueue.web.fast_path import SERVER, Head
 from jobqueue.web.mount import Mount
 from jobqueue.web.port import Client, SimpleClient
+
+if TYPE_CHECKING:
+    from jobqueue.commands.spans import CommandSpans
 
 HEALTHZ, READYZ = "/healthz", "/readyz"
 _METRICS = "/metrics"
@@ -135,9 +138,11 @@ class Web:
         scrape: Scrape,
         entry: Entry,
         protocol: type[CommandProtocol] = CommandProtocol,
+        spans: CommandSpans | None = None,
     ) -> None:
         self._engine = engine
-        commands = Commands(engine, metrics, settings.redis_timeout_s, logs_views=settings.log_body_views)
+        deadline_s = settings.redis_timeout_s
+        commands = Commands(engine, metrics, deadline_s, logs_views=settings.log_body_views, spans=spans)
         self._protocol = protocol(commands, settings)
         desk = Desk(engine, commands, self._protocol.render, partial(respond, engine.give_back))
         self._fast_path = FastPath(desk, settings.max_body_bytes)
@@ -195,6 +200,7 @@ class Web:
     def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
         """Begin to answer a simple request: see `Answerer`."""
         request_id = self._request_id(head.request_id)
+        connection.trace = head.trace
         try:
             grant = connection.grant = self._for_all or self._entry.grant(head.credential, connection)
         except JobQueueError as refused:

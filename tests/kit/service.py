@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class ServiceProcess:
     """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
     By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow;
-    None: no such flag. `program`: the command that is run; without one, the process is forked where that is the same.
+    None: no such flag. `environment`: variables besides those of the tests. `program`: the command that is run; without
+    one, the process is forked where that is the same.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class ServiceProcess:
         log: Path | None = None,
         workers: int | None = 1,
         program: Sequence[str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._flags = flags if workers is None else ("--workers", str(workers), *flags)
         self._log = log
         self._program = program
+        self._environment = environment or {}
         self.process: Process | None = None
 
     async def start(self, within_s: float = PATIENCE_S) -> ServiceProcess:
@@ -61,6 +64,7 @@ class ServiceProcess:
     async def spawn(self) -> None:
         """Start it, and wait for nothing."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+        environment |= self._environment
         arguments = ["serve", "--port", str(self.port), *self._flags]
         with (self._log or Path(os.devnull)).open("ab") as output:
             if self._program is None:

@@ -18,6 +18,7 @@ from jobqueue_client.fields import plain
 from jobqueue_client.http import Reply, Request
 from jobqueue_client.options import Loads, Route, loads
 from jobqueue_client.retry import Retries, found_dead, is_safe, may_repeat
+from jobqueue_client.tracing import traces
 
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -84,6 +85,11 @@ Call = Generator[Request | float, Reply | Unreachable | None, T]
 
 def one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> Call[T]:
     """Run one command. Raises Refused or Unreachable if no retry succeeded."""
+    call = _one(command, route, retry_for_s, loads)
+    return call if traces is None else traces.command(command.fields, call)
+
+
+def _one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> Call[T]:
     data, wait_s = encode(command.fields), _wait_s(command.fields)
     retries = Retries(retry_for_s, route)
     while True:
@@ -108,7 +114,16 @@ def many(
     commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float, loads: Loads
 ) -> Call[list[Answer | JobQueueError]]:
     """Run a batch; returns each command's answer or error. Raises only if no command was answered."""
-    batch = [plain(command) for command in _checked(commands)]
+    listed = _checked(commands)
+    if traces is None:
+        return _many(listed, route, retry_for_s, loads)
+    return traces.batch(listed, lambda traced: _many(traced, route, retry_for_s, loads))
+
+
+def _many(
+    commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float, loads: Loads
+) -> Call[list[Answer | JobQueueError]]:
+    batch = [plain(command) for command in commands]
     results: dict[int, Answer | JobQueueError] = {}
     open_numbers = list(range(len(batch)))
     retries = Retries(retry_for_s, route)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")  # W3C Trace Context
 
 LostReason = Literal["deleted", "stale", "expired", "stopping"]
 
@@ -65,6 +68,12 @@ class Job:
     def last_try(self) -> bool:
         """Whether this is the last delivery."""
         return self.ttr == 0 or 0 < self.tries <= self.attempt
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace in which the job was added, as 32 hex digits, from its header `traceparent`; None without one."""
+        found = _TRACEPARENT.fullmatch((self.headers or {}).get("traceparent", ""))
+        return found[1] if found else None
 
     def check(self) -> None:
         """Raise Lost if the job is lost. May be called from any thread."""

@@ -43,6 +43,8 @@ def _head(answer: Fields) -> str:
     parts = [answer["id"], facts["topic"], facts["state"], _which(facts)]
     if sums.get("late") is not None:
         parts.append(f"delivered {span(_us(sums['late']))} late")
+    if "trace_id" in facts:
+        parts.append(f"trace {facts['trace_id']}")
     return "   ".join(part for part in parts if part)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from buckets.errors import NotFound
-from buckets.job import Job, State
+from buckets.job import Job, State, Tag
 from buckets.pool.standing import MOST_BEFORE, Standing
 from buckets.topics.within import reaches
 from jobqueue.commands.answers import Answer, described
@@ -15,6 +15,7 @@ from jobqueue.journal.explaining.sentence import Now, reasons, sentence
 from jobqueue.journal.explaining.timeline import Line, Sums, Timeline, timeline
 from jobqueue.journal.explaining.told import History, Meanwhile, Place
 from jobqueue.journal.explaining.words import moment
+from jobqueue.tracing import trace_of
 
 ALL = "all"
 Life = float | str | None
@@ -119,6 +120,8 @@ def _facts(now: Now, history: History | None, asked: Sequence[int], known: Seque
     job = standing.job if standing else None
     newest = history.newest if history else None
     last = history.events[-1] if history and history.events else None
+    headers = job.optional.get(Tag.HEADERS) if job else newest.headers if newest else None
+    trace = trace_of(headers)
     topic = job.topic if job else newest.topic if newest else last.topic if last else None
     return {
         "state": _state(now, history),
@@ -128,6 +131,7 @@ def _facts(now: Now, history: History | None, asked: Sequence[int], known: Seque
         "now": standing.now_us / 1e6 if standing else None,
         "until": _s(history.until) if history else None,
         "job": described(job, with_body=False, is_whole=False) if job else None,
+        **({"trace_id": trace} if trace else {}),
         **(_standing(standing, now) if standing else {}),
         "reasons": reasons(now),
         "notes": now.notes,

@@ -128,6 +128,8 @@ class Newest:
     reason: str | None
     at: int
     ended: int | None
+    headers: bytes | None = None
+    """The job's headers, as JSON; None without any."""
 
 
 @dataclass(slots=True)

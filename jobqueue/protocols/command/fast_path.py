@@ -47,7 +47,7 @@ class FastPath:
     def begin(self, data: bytes, request_id: str, client: Caller, grant: Grant) -> Cancellable | Read | None:
         """Begin to answer a request. If the request is not plain, or cannot be answered here, nothing is done and it
         must take the complete path: returns what was read of it, or None if nothing was read."""
-        if self._engine.lanes.closed or self._desk.commands.is_logged:
+        if self._engine.lanes.closed or self._desk.commands.is_noted:
             return None
         found = read(data)
         if found is None or len(data) > _MOST_BYTES:

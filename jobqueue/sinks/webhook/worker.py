@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -20,7 +20,7 @@ from jobqueue.sinks import delivered_at
 from jobqueue.sinks.webhook import callback as callbacks
 from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
-from jobqueue.sinks.webhook.callback import BadCallback, judge, pause_s
+from jobqueue.sinks.webhook.callback import BadCallback, Callback, judge, pause_s
 from jobqueue.sinks.webhook.caller import Caller, Full, HostSlots, host_of
 
 log = structlog.get_logger()
@@ -29,6 +29,8 @@ _GRACE_S = 25.0  # the default of the client's worker
 _AFTER_THE_CALL_S = 5.0  # to settle its job
 # Events of the client that are logged here with more fields.
 _OF_JOBS = ("job.started", "job.finished", "job.failed", "job.retried", "job.buried")
+
+_TRACE = ("traceparent", "tracestate")
 
 _WARNINGS = ("job.died", "job.lost", "job.expired", "service.lost")
 
@@ -88,6 +90,7 @@ class Calls:
         except BadCallback as error:
             raise Bury(str(error)) from None
         call.host = host_of(callback.url)
+        callback = _traced(callback, job.headers or {})
 
         def our_headers() -> dict[str, str]:
             return _job_headers(job) | signature.headers(job.id, int(time.time()), callback.body or b"", self._keys)
@@ -121,12 +124,21 @@ class _Call:
     def log(self, level: Callable[..., Any], event: str, **more: Any) -> None:
         job = self._job
         fields = {"id": job.id, "topic": job.topic, "host": self.host, "status": self.status, "attempt": job.attempt}
+        fields |= {"trace_id": job.trace_id} if job.trace_id else {}
         seconds = round(time.monotonic() - self._began, 3)
         level(event, **fields, seconds=seconds, late_s=self._late_s, **more)
 
 
 def _job_headers(job: Job) -> dict[str, str]:
     return {"jobqueue-topic": job.topic, "jobqueue-attempt": str(job.attempt), "jobqueue-due": f"{job.due:.3f}"}
+
+
+def _traced(callback: Callback, headers: Mapping[str, str]) -> Callback:
+    """The callback with the trace that the job's headers have, unless its own headers have one."""
+    trace = {name: headers[name] for name in _TRACE if name in headers}
+    if not trace or any(name.lower() in _TRACE for name in callback.headers):
+        return callback
+    return replace(callback, headers={**trace, **callback.headers})
 
 
 def _log_event(name: str, fields: dict[str, Any]) -> None:

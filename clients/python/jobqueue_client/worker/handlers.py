@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from jobqueue_client import commands
 from jobqueue_client.errors import Refused
 from jobqueue_client.job import Job, Lost
+from jobqueue_client.tracing import traces
 from jobqueue_client.worker.lease import Leases, lost_by
 from jobqueue_client.worker.middleware import Handler, HandlerThreads, Middleware, call_of, is_async
 from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.outcome import Bury, Outcome, Retry, outcome
 from jobqueue_client.worker.report import Report
 from jobqueue_client.worker.stopping import Limits
+
+_TTL_RAN_OUT = "the ttl ran out"
+"""Why a job died whose end has no reason."""
 
 
 class Work(NamedTuple):
@@ -112,6 +117,10 @@ class Handlers:
             task.cancel()
 
     async def _work(self, job: Job) -> None:
+        with nullcontext() if traces is None else traces.processing(job):
+            await self._process(job)
+
+    async def _process(self, job: Job) -> None:
         began = time.monotonic()
         late_s = time.time() - (job.due if job.ready is None else job.ready)
         self._report.job("job.started", job, late_s=round(late_s, 3))
@@ -135,16 +144,22 @@ class Handlers:
         return None
 
     async def _end(self, job: Job, seconds: float, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, Retry | Bury | Lost):
-            self._report.error(error, job)
+        defect = None if isinstance(error, Retry | Bury | Lost) else error
+        if defect is not None:
+            self._report.error(defect, job)
         end = outcome(job, error)
         state = None
         if end.command is not None:
             try:
-                state = await self._outbox.send(end.command)
+                with nullcontext() if traces is None else traces.settling(end.command, job.topic):
+                    state = await self._outbox.send(end.command)
             except Refused as refused:
                 end = Outcome("job.lost", None, lost_by(refused))
-        self._report_end(job, end, seconds, error, died=state == "dead" and end.event != "job.buried")
+        died = state == "dead" and end.event != "job.buried"
+        if traces is not None:
+            reason = end.reason or (_TTL_RAN_OUT if died else None)
+            traces.ended(defect, event="job.died" if died else end.event, reason=reason)
+        self._report_end(job, end, seconds, error, died=died)
         self._limits.end()
 
     def _report_end(
@@ -163,7 +178,7 @@ class Handlers:
             case _ if not died:
                 self._report.job(end.event, job, **told, error=error)
         if died:
-            told["reason"] = end.reason or "the ttl ran out"
+            told["reason"] = end.reason or _TTL_RAN_OUT
             self._report.job("job.died", job, **told, error=error)
         if error is not None and (died or end.event == "job.buried"):
             self._report.death(job, told["reason"], error)

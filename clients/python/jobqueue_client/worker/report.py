@@ -55,7 +55,9 @@ class Report:
         self._call("on_event", self._hooks.on_event, name, fields)
 
     def job(self, name: str, job: Job, *, trace: BaseException | None = None, **fields: Any) -> None:
-        """Report an event of a job."""
+        """Report an event of a job, with its trace if it has one."""
+        if job.trace_id is not None:
+            fields["trace_id"] = job.trace_id
         self.event(name, trace=trace, topic=job.topic, id=job.id, attempt=job.attempt, **fields)
 
     def error(self, error: BaseException, job: Job) -> None:

@@ -31,6 +31,7 @@ class Client:
     host = "127.0.0.1"
     certificate_names = ()
     grant = OPEN
+    trace = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Client) and other.address == self.address

@@ -1,0 +1,252 @@
+"""Traces (OpenTelemetry): the spans of adds, pops, handlers and the ends of jobs, and the context in a job's headers.
+
+The spans follow OpenTelemetry's semantic conventions for messaging. The context travels from the add to the handler as
+W3C Trace Context, in the job's headers, whatever propagator the program has: workers in other languages read it, too.
+
+`traces` is None unless `opentelemetry-api` is installed; no other line of this module runs then. With the API, but
+without an SDK, nothing is recorded and nothing is added to jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from jobqueue_client.errors import JobQueueError, Refused
+from jobqueue_client.job import Job
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:
+    _IS_POSSIBLE = False
+else:
+    _IS_POSSIBLE = True
+
+T = TypeVar("T")
+_Call = Generator[Any, Any, T]
+"""See `calls`."""
+
+_SCOPE = "jobqueue-client"
+_PARENT, _STATE = "traceparent", "tracestate"
+_MOST_HEADERS, _LONGEST_HEADER = 16, 128  # the protocol's limits for the headers of a job
+_MOST_LINKS = 128  # that a span keeps, unless its SDK says otherwise
+_SETTLING = ("finish", "release", "bury")
+_TOPIC, _ID, _COUNT = "messaging.destination.name", "messaging.message.id", "messaging.batch.message_count"
+_ATTEMPT = "messaging.jobqueue.attempt"
+
+
+class _Message(NamedTuple):
+    """What a span says about a job."""
+
+    id: str | None
+    topic: str
+    headers: Mapping[str, str] | None
+
+
+class Traces:
+    """Makes spans with the program's tracer provider."""
+
+    def __init__(self) -> None:
+        self._tracer = trace.get_tracer(_SCOPE)  # a proxy, until the program sets its provider
+        self._propagator = TraceContextTextMapPropagator()
+
+    def command(self, fields: dict[str, Any], call: _Call[T]) -> _Call[T]:
+        """The call of one command, in a span if its kind has one. `fields`: those of the command, which are not sent
+        before the call begins; an add gets its context there."""
+        name = fields["command"]
+        if name == "add":
+            return self._adding(fields, call)
+        if name == "pop":
+            return self._popping(fields, call)
+        return self._settling(fields, call) if name in _SETTLING else call
+
+    def batch(
+        self, commands: Sequence[Mapping[str, Any]], call: Callable[[Sequence[Mapping[str, Any]]], _Call[list[Any]]]
+    ) -> _Call[list[Any]]:
+        """The call of a batch: a span for all of its adds, and one for each pop that returns jobs. `call`: makes the
+        call for the commands, whose adds have their context. Ends in a batch have no spans of their own here."""
+        adds = [number for number, each in enumerate(commands) if isinstance(each, Mapping) and _is(each, "add")]
+        begun_ns = time.time_ns()
+        if adds:
+            results = yield from self._adding_many(commands, adds, call)
+        else:
+            results = yield from call(commands)
+        for command, result in zip(commands, results, strict=True):
+            if _is(command, "pop") and isinstance(result, Mapping):
+                jobs = result.get("jobs") or ([result] if result.get("id") else [])
+                read = [_Message(job["id"], job["topic"], job.get("headers")) for job in jobs if "topic" in job]
+                self._received(command, read, begun_ns)
+        return results
+
+    @contextlib.contextmanager
+    def processing(self, job: Job) -> Iterator[None]:
+        """The span of a job's handler, which is current until the job's end is answered. It continues the trace of the
+        add, and is linked to it."""
+        added = self._context_of(job.headers)
+        span = self._begin("process", "process", job.topic, SpanKind.CONSUMER, added, _links(added))
+        span.set_attributes({_ID: job.id, _ATTEMPT: job.attempt})
+        if job.attempt > 1 or job.ready is not None:
+            span.add_event("jobqueue.redelivery", {_ATTEMPT: job.attempt})
+        # Not detached: the task of the job ends with its span, and its context with it.
+        contexts.attach(trace.set_span_in_context(span))
+        try:
+            yield
+        except BaseException:  # only the worker's own cancellation gets here
+            span.add_event("jobqueue.lost", {"reason": job.lost or ""})
+            raise
+        finally:
+            span.end()
+
+    def ended(self, error: BaseException | None, *, event: str, reason: str | None) -> None:
+        """Note how the handler of the current span ended. `error`: what is wrong with the handler; `event`: the event
+        of the job's end; `reason`: the reason of a dead or lost job."""
+        span = trace.get_current_span()
+        if error is not None:
+            span.record_exception(error)
+            _fail(span, error)
+        if event in ("job.died", "job.buried"):
+            span.add_event("jobqueue.dead_letter", {"reason": reason or ""})
+        elif event == "job.lost":
+            span.add_event("jobqueue.lost", {"reason": reason or ""})
+
+    @contextlib.contextmanager
+    def settling(self, command: Mapping[str, Any], topic: str | None = None) -> Iterator[None]:
+        """A span around a finish, release or bury, until it is answered."""
+        span = self._begin("settle", command["command"], topic, SpanKind.CLIENT)
+        span.set_attribute(_ID, command["id"])
+        with _ending(span):
+            yield
+
+    def _adding(self, fields: dict[str, Any], call: _Call[T]) -> _Call[T]:
+        span = self._begin("send", "add", fields["topic"], SpanKind.PRODUCER)
+        fields |= self._with_context(fields, span)
+        with _ending(span):
+            result: Any = yield from call
+            span.set_attribute(_ID, result.get("id") or "")
+        return result  # type: ignore[no-any-return]  # the call's T
+
+    def _adding_many(
+        self,
+        commands: Sequence[Mapping[str, Any]],
+        adds: Sequence[int],
+        call: Callable[[Sequence[Mapping[str, Any]]], _Call[list[Any]]],
+    ) -> _Call[list[Any]]:
+        span = self._begin("send", "add", _only({commands[number].get("topic") for number in adds}), SpanKind.PRODUCER)
+        span.set_attribute(_COUNT, len(adds))
+        given = list(commands)
+        for number in adds:
+            given[number] = self._with_context(commands[number], span)
+        with _ending(span):
+            results = yield from call(given)
+            refused = [results[number] for number in adds if isinstance(results[number], JobQueueError)]
+            if refused:
+                _fail(span, refused[0])
+        return results
+
+    def _popping(self, fields: dict[str, Any], call: _Call[T]) -> _Call[T]:
+        begun_ns = time.time_ns()
+        result = yield from call
+        jobs = result if isinstance(result, list) else [result]
+        self._received(
+            fields, [_Message(job.id, job.topic, job.headers) for job in jobs if isinstance(job, Job)], begun_ns
+        )
+        return result
+
+    def _settling(self, fields: dict[str, Any], call: _Call[T]) -> _Call[T]:
+        with self.settling(fields):
+            return (yield from call)
+
+    def _received(self, pop: Mapping[str, Any], jobs: Sequence[_Message], begun_ns: int) -> None:
+        """Make the span of a pop that returned jobs. Pops without a job, such as polls in vain, have none."""
+        if not jobs:
+            return
+        links = [link for job in jobs[:_MOST_LINKS] for link in _links(self._context_of(job.headers))]
+        topic = _only({job.topic for job in jobs})
+        span = self._begin("receive", "pop", topic, SpanKind.CLIENT, links=links, start_ns=begun_ns)
+        if pop.get("count") is not None:
+            span.set_attribute(_COUNT, len(jobs))
+        if len(jobs) == 1:
+            span.set_attribute(_ID, jobs[0].id or "")
+        span.end()
+
+    def _begin(
+        self,
+        operation: str,
+        name: str,
+        topic: str | None,
+        kind: SpanKind,
+        parent: Context | None = None,
+        links: Sequence[Link] = (),
+        start_ns: int | None = None,
+    ) -> Span:
+        attributes = {"messaging.system": "jobqueue", "messaging.operation.name": name}
+        attributes |= {"messaging.operation.type": operation, **({_TOPIC: topic} if topic else {})}
+        title = f"{operation} {topic}" if topic else operation
+        return self._tracer.start_span(title, parent, kind, attributes, links, start_ns)
+
+    def _context_of(self, headers: Mapping[str, str] | None) -> Context | None:
+        """The context in the headers of a job, or None."""
+        if not headers or _PARENT not in headers:
+            return None
+        # Over an empty context: the caller's own span must not take the place of a context that is invalid.
+        found = self._propagator.extract(headers, contexts.Context())
+        return found if trace.get_current_span(found).get_span_context().is_valid else None
+
+    def _with_context(self, add: Mapping[str, Any], span: Span) -> dict[str, Any]:
+        """The fields of an add, with the context of a span in its headers, if there is room. A trace of the caller's
+        own stays."""
+        headers = add.get("headers")
+        if headers is None:
+            headers = {}
+        if not isinstance(headers, Mapping) or any(str(name).lower() in (_PARENT, _STATE) for name in headers):
+            return {**add}
+        own: dict[str, str] = {}
+        self._propagator.inject(own, trace.set_span_in_context(span))
+        state = own.pop(_STATE, "")
+        if own and state and len(state) <= _LONGEST_HEADER and len(headers) + 2 <= _MOST_HEADERS:
+            own[_STATE] = state
+        return {**add, "headers": {**headers, **own}} if own and len(headers) < _MOST_HEADERS else {**add}
+
+
+def _is(command: object, name: str) -> bool:
+    return isinstance(command, Mapping) and command.get("command") == name
+
+
+def _only(topics: Iterable[Any]) -> str | None:
+    """The topic, if there is only one."""
+    found = list(topics)
+    return found[0] if len(found) == 1 and isinstance(found[0], str) else None
+
+
+def _links(added: Context | None) -> list[Link]:
+    return [] if added is None else [Link(trace.get_current_span(added).get_span_context())]
+
+
+@contextlib.contextmanager
+def _ending(span: Span) -> Iterator[None]:
+    """End the span, and note the error that the block raises."""
+    try:
+        yield
+    except Exception as error:
+        _fail(span, error)
+        raise
+    finally:
+        span.end()
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    code = error.code if isinstance(error, Refused) else None
+    span.set_attribute("error.type", code or type(error).__name__)
+    span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+traces = Traces() if _IS_POSSIBLE else None
+"""Makes the spans; None without OpenTelemetry's API."""
