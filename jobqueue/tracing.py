@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-HEADER = "traceparent"
+HEADER, STATE = "traceparent", "tracestate"
 TRACE: ContextVar[str] = ContextVar("trace", default="")
 """The context of the request that is being answered, as its header has it; empty without a valid one."""
 
@@ -28,6 +28,11 @@ def trace_id(given: str | None) -> str | None:
     """The trace that the value of a header `traceparent` names, as 32 hex digits; None without a valid one."""
     found = _CONTEXT.fullmatch(given) if given else None
     return found[1] if found else None
+
+
+def log_field(trace: str | None) -> dict[str, str]:
+    """The field of a log line about a trace; none without one."""
+    return {"trace_id": trace} if trace else {}
 
 
 def trace_of(headers: bytes | None) -> str | None:

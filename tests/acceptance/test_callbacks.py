@@ -247,6 +247,25 @@ async def test_a_request_is_as_the_body_says_and_both_secrets_sign_it(
     assert "whsec" not in worker.text
 
 
+async def test_a_request_has_the_trace_of_its_job_unless_it_has_its_own(
+    client: Client, shop: Receiver, log: Path
+) -> None:
+    trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=1"}
+    own = {"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    bodies = {
+        "traced": ({"url": shop.at("/", status(200))}, trace),
+        "own": ({"url": shop.url + "/", "headers": own}, trace),
+        "invalid": ({"url": shop.url + "/"}, {"traceparent": "nonsense\r\n", "tracestate": "x"}),
+    }
+    for name, (body, headers) in bodies.items():
+        await client.ask("add", topic="t", id=name, body=body, headers=headers)
+    async with Callbacks(client, log, LOOPBACK) as worker:
+        await ended(client, *bodies)
+        assert worker.of("traced")[-1]["trace_id"] == trace["traceparent"][3:35]
+    sent = [{name: each.headers.get(name) for name in trace} for each in (shop.of(job)[0] for job in bodies)]
+    assert sent == [trace, {"traceparent": own["Traceparent"], "tracestate": None}, dict.fromkeys(trace)]
+
+
 async def test_a_bad_secret_or_option_is_refused_at_the_start_without_showing_it(
     client: Client, tmp_path: Path, log: Path
 ) -> None:

@@ -417,6 +417,8 @@ export interface Standing<T = unknown> {
   until: number | null;
   /** as `get` shows it, without its body; null: Redis has no record */
   job: JobDescription<T> | null;
+  /** the trace in which it was added: see docs/tracing.md */
+  trace_id?: string;
   /** the shard that holds it */
   shard?: number;
   /** delayed or reserved: the bucket that has its time */

@@ -180,6 +180,7 @@ class Standing(TypedDict):
     now: float | None
     until: float | None
     job: Details | None
+    trace_id: NotRequired[str]
     shard: NotRequired[int]
     bucket: NotRequired[int]
     timer: NotRequired[str | None]

@@ -16,6 +16,7 @@ from jobqueue_client import Bury, Job, Retry
 
 from jobqueue.sinks import OUR_HEADERS, Common, Down, Message, Poison, Refused, WrongDestination, delivered_at
 from jobqueue.sinks.pump.notices import Figures
+from jobqueue.tracing import log_field
 
 log = structlog.get_logger()
 
@@ -167,12 +168,12 @@ class Sender:
 
     def _buried(self, job: Job, reason: str) -> Bury:
         self._count("poison")
-        log.warning("sink.buried", sink=self._name, topic=job.topic, id=job.id, reason=reason)
+        self._log("sink.buried", job, reason=reason)
         return Bury(f"sink {self._name}: {reason}")
 
     def _released(self, job: Job, reason: str, after_s: float | None = None) -> Retry:
         self._count("refused")
-        log.warning("sink.refused", sink=self._name, topic=job.topic, id=job.id, attempt=job.attempt, reason=reason)
+        self._log("sink.refused", job, attempt=job.attempt, reason=reason)
         self._tell_if_lost(job, reason)
         return Retry(after_s, reason=f"sink {self._name}: {reason}")
 
@@ -183,7 +184,11 @@ class Sender:
 
     def _tell_if_lost(self, job: Job, reason: str) -> None:
         if not job.ttr:  # its pop has finished it
-            log.warning("sink.dropped", sink=self._name, topic=job.topic, id=job.id, reason=reason)
+            self._log("sink.dropped", job, reason=reason)
+
+    def _log(self, event: str, job: Job, **fields: Any) -> None:
+        """Log a warning about a job."""
+        log.warning(event, sink=self._name, topic=job.topic, id=job.id, **fields, **log_field(job.trace_id))
 
     def _count(self, outcome: str) -> None:
         self._figures.jobs.labels(self._name, outcome).inc()

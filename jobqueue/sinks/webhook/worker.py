@@ -8,12 +8,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, Retry, Worker
 from jobqueue_client.access import AccessFields
+from msgspec import structs
 
 from jobqueue.loops import stop_on_signals
 from jobqueue.sinks import delivered_at
@@ -22,6 +23,8 @@ from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
 from jobqueue.sinks.webhook.callback import BadCallback, Callback, judge, pause_s
 from jobqueue.sinks.webhook.caller import Caller, Full, HostSlots, host_of
+from jobqueue.tracing import HEADER as PARENT
+from jobqueue.tracing import STATE, log_field, traceparent
 
 log = structlog.get_logger()
 
@@ -29,8 +32,6 @@ _GRACE_S = 25.0  # the default of the client's worker
 _AFTER_THE_CALL_S = 5.0  # to settle its job
 # Events of the client that are logged here with more fields.
 _OF_JOBS = ("job.started", "job.finished", "job.failed", "job.retried", "job.buried")
-
-_TRACE = ("traceparent", "tracestate")
 
 _WARNINGS = ("job.died", "job.lost", "job.expired", "service.lost")
 
@@ -124,7 +125,7 @@ class _Call:
     def log(self, level: Callable[..., Any], event: str, **more: Any) -> None:
         job = self._job
         fields = {"id": job.id, "topic": job.topic, "host": self.host, "status": self.status, "attempt": job.attempt}
-        fields |= {"trace_id": job.trace_id} if job.trace_id else {}
+        fields |= log_field(job.trace_id)
         seconds = round(time.monotonic() - self._began, 3)
         level(event, **fields, seconds=seconds, late_s=self._late_s, **more)
 
@@ -134,11 +135,12 @@ def _job_headers(job: Job) -> dict[str, str]:
 
 
 def _traced(callback: Callback, headers: Mapping[str, str]) -> Callback:
-    """The callback with the trace that the job's headers have, unless its own headers have one."""
-    trace = {name: headers[name] for name in _TRACE if name in headers}
-    if not trace or any(name.lower() in _TRACE for name in callback.headers):
+    """The callback with the trace that the job's headers have, if it is valid, unless its own headers have one."""
+    parent, state = traceparent(headers.get(PARENT)), headers.get(STATE, "")
+    if not parent or any(name.lower() in (PARENT, STATE) for name in callback.headers):
         return callback
-    return replace(callback, headers={**trace, **callback.headers})
+    traced = {PARENT: parent} | ({STATE: state} if state.isascii() and state.isprintable() and state else {})
+    return structs.replace(callback, headers={**traced, **callback.headers})
 
 
 def _log_event(name: str, fields: dict[str, Any]) -> None:
