@@ -177,6 +177,20 @@ def test_a_value_that_cannot_be_read_spoils_its_own_row_only() -> None:
     )
 
 
+def test_rows_get_the_trace_of_the_write_unless_they_have_their_own_or_no_room() -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    full = {f"h{number}": "x" for number in range(16)}
+    given: list[dict[str, str] | None] = [None, {"shop": "7"}, {"TraceState": "a=1"}, full]
+    headers = pa.array([each and [*each.items()] for each in given], pa.map_(pa.string(), pa.string()))
+    batch = ArrowBatch(pa.record_batch([pa.array(list("abcd")), headers], names=["id", "headers"]))
+    schema = "id string, headers map<string,string>"
+    traced = outcomes(batch, schema, traceparent=parent)
+    trace = {"traceparent": parent}
+    assert [command["headers"] for command in traced] == [trace, {"shop": "7", **trace}, {"TraceState": "a=1"}, full]
+    (first, *_) = outcomes(batch, schema, traceparent=parent, tracestate="v=1")
+    assert first["headers"] == {**trace, "tracestate": "v=1"}
+
+
 def test_a_column_that_is_only_read_must_be_null(making: Making) -> None:
     schema = "id string, state string, lease bigint"
     first, second = outcomes(making(schema, [("a", None, None), ("b", None, 5)]), schema)

@@ -41,8 +41,10 @@ def orders(spark: SparkSession, folder: Path, first: int, last: int) -> str:
 
 
 def test_each_row_becomes_a_callback_and_a_second_run_finds_them_all(
-    spark: SparkSession, serving: Serving, topic: str, folder: Path
+    spark: SparkSession, serving: Serving, topic: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    monkeypatch.setenv("TRACEPARENT", trace)
     path = orders(spark, folder, 0, 50)
     flags = ["--from", path, "--format", "parquet", *CALLBACK, "--payload", "struct(id AS order, total)"]
     flags += ["--header", "X-Shop: one", "--header", "Accept: */*"]
@@ -58,6 +60,7 @@ def test_each_row_becomes_a_callback_and_a_second_run_finds_them_all(
         "payload": {"order": 7, "total": 10.5},
     }
     assert jobs["close:7"]["due"] == DUE.timestamp() + 0.008  # 7.007 ms, rounded up
+    assert jobs["close:7"]["headers"] == {"traceparent": trace}
     assert jobs["close:7"]["backoff"] == [15, 15, 30, 180, 600, 1200, 1800, 3600]
     assert jobs["close:7"]["retention"] == 86_400
     assert figures(run(serving, topic, *flags), "accepted", "existing") == [0, 50]

@@ -16,7 +16,7 @@ import orjson
 
 from pyspark_jobqueue.connector.columns import Columns
 from pyspark_jobqueue.connector.row_batches import UNREADABLE, Batch, endless
-from pyspark_jobqueue.connector.write_options import WriteOptions
+from pyspark_jobqueue.connector.write_options import MOST_HEADERS, WriteOptions
 
 ACTIONS = ("add", "delete", "update", "kick")
 _NUMBERS = ("delay", "spread", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may contain floats
@@ -140,6 +140,8 @@ class Commands:
         command = {**self._fixed, **fields, **self._topic}
         if command["topic"] is None:
             raise _Bad("topic", "topic is null, and option topic is not set")
+        if self._options.trace:
+            command["headers"] = _traced(command.get("headers") or {}, self._options.trace)
         return self._formed(command)
 
     def _other(self, action: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,6 +156,12 @@ class Commands:
         if isinstance(command.get("backoff"), str):
             command["backoff"] = _ladder(command["backoff"])
         return command
+
+
+def _traced(headers: Mapping[str, str], trace: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers of a row with those of the trace, unless the row has its own trace, or has no room for them."""
+    has_own = any(name.lower() in ("traceparent", "tracestate") for name in headers)
+    return headers if has_own or len(headers) + len(trace) > MOST_HEADERS else {**headers, **trace}
 
 
 def encoded(value: Any) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import tempfile
 from collections.abc import Mapping
@@ -220,8 +221,9 @@ def add_write_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 def write_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """The writer's options that these flags set."""
+    """The writer's options that these flags set, and the trace that the environment names, as OpenTelemetry does."""
     given = {"batchSize": arguments.batch_size, "inFlight": arguments.in_flight}
+    given |= {name: os.environ.get(name.upper()) for name in ("traceparent", "tracestate")}
     return {name: text for name, text in given.items() if text is not None}
 
 
