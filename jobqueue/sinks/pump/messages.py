@@ -168,12 +168,12 @@ class Sender:
 
     def _buried(self, job: Job, reason: str) -> Bury:
         self._count("poison")
-        self._log("sink.buried", job, reason=reason)
+        log.warning("sink.buried", **self._about(job), reason=reason)
         return Bury(f"sink {self._name}: {reason}")
 
     def _released(self, job: Job, reason: str, after_s: float | None = None) -> Retry:
         self._count("refused")
-        self._log("sink.refused", job, attempt=job.attempt, reason=reason)
+        log.warning("sink.refused", **self._about(job), attempt=job.attempt, reason=reason)
         self._tell_if_lost(job, reason)
         return Retry(after_s, reason=f"sink {self._name}: {reason}")
 
@@ -184,11 +184,11 @@ class Sender:
 
     def _tell_if_lost(self, job: Job, reason: str) -> None:
         if not job.ttr:  # its pop has finished it
-            self._log("sink.dropped", job, reason=reason)
+            log.warning("sink.dropped", **self._about(job), reason=reason)
 
-    def _log(self, event: str, job: Job, **fields: Any) -> None:
-        """Log a warning about a job."""
-        log.warning(event, sink=self._name, topic=job.topic, id=job.id, **fields, **log_field(job.trace_id))
+    def _about(self, job: Job) -> dict[str, Any]:
+        """The fields of a log line about a job."""
+        return {"sink": self._name, "topic": job.topic, "id": job.id, **log_field(job.trace_id)}
 
     def _count(self, outcome: str) -> None:
         self._figures.jobs.labels(self._name, outcome).inc()
