@@ -18,9 +18,36 @@ use JobQueue\Client\Http\Exchange;
  */
 final class Calls
 {
-    /** @param float $retry_for_s seconds for which to retry after the first failure */
-    public function __construct(private readonly Exchange $exchange, private readonly float $retry_for_s)
+    /**
+     * @param float $retry_for_s seconds for which to retry after the first failure
+     * @param CallSpans|null $spans null if calls are not traced
+     */
+    public function __construct(
+        private readonly Exchange $exchange,
+        private readonly float $retry_for_s,
+        private readonly ?CallSpans $spans,
+    ) {
+    }
+
+    /**
+     * @param array<string, mixed> $command
+     * @param string|null $topic for the span: that of the job, if the command does not name it
+     * @return array<string, mixed> the answer
+     * @throws JobQueueException
+     */
+    public function one(array $command, ?string $topic = null): array
     {
+        return $this->spans === null ? $this->sent($command) : $this->spans->one($command, $topic, $this->sent(...));
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @return list<array<string, mixed>|JobQueueException> each one's answer, or its error
+     * @throws JobQueueException if the request failed as a whole
+     */
+    public function all(array $commands): array
+    {
+        return $this->spans === null ? $this->allSent($commands) : $this->spans->all($commands, $this->allSent(...));
     }
 
     /**
@@ -28,7 +55,7 @@ final class Calls
      * @return array<string, mixed> the answer
      * @throws JobQueueException
      */
-    public function one(array $command): array
+    private function sent(array $command): array
     {
         $retries = $this->retries();
         $send = fn (): array => $this->exchange->one($command, $retries->route);
@@ -45,7 +72,7 @@ final class Calls
      * @return list<array<string, mixed>|JobQueueException> each one's answer, or its error
      * @throws JobQueueException if the request failed as a whole
      */
-    public function all(array $commands): array
+    private function allSent(array $commands): array
     {
         $retries = $this->retries();
         $results = $this->answered($commands, $retries);

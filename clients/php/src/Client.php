@@ -70,7 +70,8 @@ final class Client
         $certificates = new Certificates($files, $urls);
         $addresses = new Addresses($urls, $timeout_s, $connect_timeout_s, $headers, $token, $certificates);
         $this->exchange = new Exchange($addresses, $objects);
-        $this->calls = new Calls($this->exchange, $retry_for_s);
+        $tracing = Tracing::find();
+        $this->calls = new Calls($this->exchange, $retry_for_s, $tracing === null ? null : new CallSpans($tracing));
     }
 
     /**
@@ -176,7 +177,7 @@ final class Client
      */
     public function finish(Job|string $id, ?int $lease = null, ?string $durability = null): array
     {
-        return $this->send('finish', self::named($id, $lease) + ['durability' => $durability]);
+        return $this->end('finish', $id, $lease, ['durability' => $durability]);
     }
 
     /**
@@ -203,8 +204,7 @@ final class Client
         ?bool $attempt = null,
         ?string $reason = null,
     ): array {
-        $fields = ['delay' => $delay, 'attempt' => $attempt, 'reason' => $reason];
-        return $this->send('release', self::named($id, $lease) + $fields);
+        return $this->end('release', $id, $lease, ['delay' => $delay, 'attempt' => $attempt, 'reason' => $reason]);
     }
 
     /**
@@ -214,7 +214,7 @@ final class Client
      */
     public function bury(Job|string $id, ?int $lease = null, ?string $reason = null): array
     {
-        return $this->send('bury', self::named($id, $lease) + ['reason' => $reason]);
+        return $this->end('bury', $id, $lease, ['reason' => $reason]);
     }
 
     /**
@@ -358,14 +358,26 @@ final class Client
     }
 
     /**
+     * Ends a delivery.
+     *
      * @param Command $fields
      * @return Answer
      */
-    private function send(string $name, array $fields, mixed $body = Body::Unchanged): array
+    private function end(string $name, Job|string $id, ?int $lease, array $fields): array
+    {
+        return $this->send($name, self::named($id, $lease) + $fields, of: $id instanceof Job ? $id->topic : null);
+    }
+
+    /**
+     * @param Command $fields
+     * @param string|null $of the topic of the job, if it is not in the fields
+     * @return Answer
+     */
+    private function send(string $name, array $fields, mixed $body = Body::Unchanged, ?string $of = null): array
     {
         $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
         $command = ['command' => $name] + Times::sent($given);
-        return $this->calls->one($body === Body::Unchanged ? $command : $command + ['body' => $body]);
+        return $this->calls->one($body === Body::Unchanged ? $command : $command + ['body' => $body], $of);
     }
 
     /** @param string|list<string> $topic */

@@ -5,7 +5,9 @@ declare(strict_types=1);
 namespace JobQueue\Client;
 
 use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Worker\DeliverySpan;
 use JobQueue\Client\Worker\Handlers;
 use JobQueue\Client\Worker\Hooks;
 use JobQueue\Client\Worker\LeaseKeeperLink;
@@ -37,9 +39,12 @@ final class Worker
     private readonly Hooks $hooks;
     private readonly Report $report;
     private readonly Outbox $outbox;
+    private readonly ?Tracing $tracing;
     private Poll $poll;
     private Limits $limits;
     private ?LeaseKeeperLink $keeper = null;
+    /** That of the current job; null if there is no tracing. */
+    private ?DeliverySpan $span = null;
 
     private bool $stopping = false;
     /** The end of the grace period, by Clock. */
@@ -99,6 +104,7 @@ final class Worker
         $this->hooks = new Hooks($log, $closure($on_event), $closure($on_error), $closure($on_death));
         $this->report = new Report($this->name, $heartbeat_s, $this->hooks, $log);
         $this->outbox = new Outbox($this->exchange, $this->report);
+        $this->tracing = Tracing::find();
     }
 
     /** @param array<string, mixed> $options */
@@ -256,12 +262,27 @@ final class Worker
         } else {
             $commands[] = $this->poll->pop();
         }
-        $over = $this->sendLimit();
-        $answers = $this->outbox->answered($commands, $over, $over);
+        $answers = $this->sent($commands);
         $this->settle($outcome, $answers[0] ?? null);
         $next = $answers[1] ?? null;
         // A refused pop is ignored: the next poll will be refused too, and report it.
         return $next instanceof RefusedException ? null : $this->popped($next);
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands the end of a job, and perhaps a pop
+     * @return list<array<string, mixed>|RefusedException|null> as Outbox::answered()
+     */
+    private function sent(array $commands): array
+    {
+        $over = $this->sendLimit();
+        $this->span?->settling($commands[0]['command']);
+        try {
+            return $this->outbox->answered($commands, $over, $over);
+        } catch (RefusedException $error) {
+            $this->span?->close($error);
+            throw $error; // ends the worker
+        }
     }
 
     /** @return \Closure(): bool true once the worker must give up sending */
@@ -277,7 +298,11 @@ final class Worker
     /** @param array<string, mixed>|null $answer */
     private function popped(?array $answer): ?Job
     {
-        return isset($answer['id']) ? Job::fromAnswer($answer, $this->loss(...)) : null;
+        if (!isset($answer['id'])) {
+            return null;
+        }
+        $this->tracing?->received([$answer], $this->outbox->sentAt, counted: false);
+        return Job::fromAnswer($answer, $this->loss(...));
     }
 
     /** Runs the handler; returns its outcome if there is one to send. */
@@ -285,7 +310,9 @@ final class Worker
     {
         $this->keeper?->begin($job, Clock::now());
         $this->report->started($job);
-        $outcome = Outcome::of($this->handle(...), $job);
+        $this->span = $this->tracing === null ? null : new DeliverySpan($this->tracing, $job);
+        $handle = $this->handle(...);
+        $outcome = Outcome::of($this->span?->around($handle) ?? $handle, $job);
         $this->handled++;
         if ($outcome->error !== null && !$outcome->isWord()) {
             $this->hooks->error($outcome->error, $job);
@@ -294,18 +321,21 @@ final class Worker
             return $outcome;
         }
         $this->clean = $this->clean && $outcome->reason !== 'stopping';
-        $outcome->event === 'lost'
-            ? $this->lost($outcome)
-            : $this->report->ended($outcome);
+        if ($outcome->event === 'lost') {
+            $this->lost($outcome, (string) $outcome->reason);
+        } else {
+            $this->span?->ended($outcome);
+            $this->report->ended($outcome);
+        }
         return null;
     }
 
-    private function lost(Outcome $outcome): void
+    private function lost(Outcome $outcome, string $reason): void
     {
-        $this->report->lost($outcome, (string) $outcome->reason);
-        if ($outcome->reason === 'stopping' && $this->keeper?->died()) {
-            $this->report->died($outcome, 'stopping');
-        }
+        $died = $reason === 'stopping' && $this->keeper?->died();
+        $this->span?->lost($reason, died: $died);
+        $this->report->lost($outcome, $reason);
+        $died && $this->report->died($outcome, $reason);
     }
 
     private function handle(Job $job): void
@@ -324,9 +354,13 @@ final class Worker
         $this->clean = $this->clean && $answer !== null;
         $state = is_array($answer) ? $answer['state'] ?? null : $answer?->state;
         if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($outcome, $answer))) {
-            $this->report->ended($outcome, $outcome->died($state));
+            $died = $outcome->died($state);
+            $this->span?->ended($outcome, $died);
+            $this->report->ended($outcome, $died);
         } else {
-            $this->report->lost($outcome, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
+            $reason = $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired';
+            $this->span?->lost($reason, $answer ?? new UnreachableException('no answer in time', maybe_done: true));
+            $this->report->lost($outcome, $reason);
         }
     }
 

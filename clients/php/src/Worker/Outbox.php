@@ -31,6 +31,9 @@ final class Outbox
     /** Whether an attempt before the one that was answered last may have been executed. */
     public bool $uncertain = false;
 
+    /** When the last attempt was sent, by Clock. */
+    public float $sentAt = 0.0;
+
     /** @var array<string, mixed>|null a job with ttr 0 that arrived with a temporary refusal: it cannot be released */
     private ?array $held = null;
 
@@ -122,6 +125,7 @@ final class Outbox
      */
     private function attempt(array $commands, Route $route, Closure $giveUp): array|JobQueueException|null
     {
+        $this->sentAt = Clock::now();
         try {
             $answers = $this->exchange->all($commands, $route, $giveUp);
         } catch (UnreachableException $error) {
