@@ -197,7 +197,7 @@ async def test_pops_are_linked_to_their_adds_and_ends_are_spans(client: AsyncCli
     assert receive.kind is SpanKind.CLIENT and links(receive) == [parent_of(sent)[3:-3]]
     assert receive.start_time and sent.end_time and receive.start_time >= sent.end_time
     await client.finish(job)
-    settle = spans.one("settle")
+    settle = spans.one("settle linked")
     assert attributes(settle)["messaging.operation.name"] == "finish"
     assert attributes(settle)["messaging.message.id"] == "linked:1"
 

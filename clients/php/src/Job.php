@@ -9,8 +9,14 @@ use Closure;
 /** A delivery of a job, reserved for its time to run. */
 final class Job
 {
+    /** As in W3C Trace Context. */
+    private const TRACEPARENT = '/^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/D';
+
     /** Whether this is the last delivery: if it fails, the job is dead. */
     public readonly bool $last_try;
+
+    /** The trace in which the job was added, as 32 hex digits, from its header `traceparent`; null without one. */
+    public readonly ?string $trace_id;
 
     /**
      * @param mixed $body as it was added, decoded
@@ -39,6 +45,8 @@ final class Job
         private readonly ?Closure $loss = null,
         public readonly ?float $created = null,
     ) {
+        $traceparent = $headers['traceparent'] ?? '';
+        $this->trace_id = preg_match(self::TRACEPARENT, $traceparent, $found) === 1 ? $found[1] : null;
         $this->last_try = $ttr <= 0.0 || ($tries !== 0 && $attempt >= $tries);
     }
 

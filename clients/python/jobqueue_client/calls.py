@@ -86,7 +86,7 @@ Call = Generator[Request | float, Reply | Unreachable | None, T]
 def one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> Call[T]:
     """Run one command. Raises Refused or Unreachable if no retry succeeded."""
     call = _one(command, route, retry_for_s, loads)
-    return call if traces is None else traces.command(command.fields, call)
+    return call if traces is None else traces.command(command, call)
 
 
 def _one(command: Command[T], route: Route, retry_for_s: float, loads: Loads) -> Call[T]:

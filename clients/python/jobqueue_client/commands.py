@@ -76,6 +76,8 @@ class Command(NamedTuple, Generic[T]):
 
     fields: dict[str, Any]
     read: Callable[[Any], T]
+    topic: str | None = None
+    """The topic of the job that the command ends, if it is known; it is not sent."""
 
 
 def _as_it_is(answer: Any) -> Any:
@@ -96,6 +98,11 @@ def _fields(name: str, given: dict[str, Any]) -> dict[str, Any]:
 def _of_job(job: Job | str, given: Any) -> dict[str, Any]:
     """The fields of a command for a job; a Job adds its lease."""
     return {"id": job.id, "lease": job.lease, **given} if isinstance(job, Job) else {"id": job, **given}
+
+
+def _end(name: str, job: Job | str, given: Any) -> Command[Any]:
+    """A command that ends a delivery."""
+    return _command(name, _of_job(job, given))._replace(topic=job.topic if isinstance(job, Job) else None)
 
 
 def _topics(topics: str | Sequence[str]) -> dict[str, Any]:
@@ -141,7 +148,7 @@ def _popped_many(answer: Answer) -> list[Job]:
 
 
 def finish(job: Job | str, **fields: Unpack[FinishFields]) -> Command[Settled]:
-    return _command("finish", _of_job(job, fields))
+    return _end("finish", job, fields)
 
 
 def touch(job: Job | str, **fields: Unpack[TouchFields]) -> Command[Touched]:
@@ -149,11 +156,11 @@ def touch(job: Job | str, **fields: Unpack[TouchFields]) -> Command[Touched]:
 
 
 def release(job: Job | str, **fields: Unpack[ReleaseFields]) -> Command[Timed]:
-    return _command("release", _of_job(job, fields))
+    return _end("release", job, fields)
 
 
 def bury(job: Job | str, **fields: Unpack[BuryFields]) -> Command[Settled]:
-    return _command("bury", _of_job(job, fields))
+    return _end("bury", job, fields)
 
 
 def delete(id: str, **fields: Unpack[DeleteFields]) -> Command[Settled]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Refused
 from jobqueue_client.job import Job
 
@@ -58,15 +59,16 @@ class Traces:
         self._tracer = trace.get_tracer(_SCOPE)  # a proxy, until the program sets its provider
         self._propagator = TraceContextTextMapPropagator()
 
-    def command(self, fields: dict[str, Any], call: _Call[T]) -> _Call[T]:
-        """The call of one command, in a span if its kind has one. `fields`: those of the command, which are not sent
-        before the call begins; an add gets its context there."""
+    def command(self, command: Command[T], call: _Call[T]) -> _Call[T]:
+        """The call of a command, in a span if its kind has one. An add gets its context in the command's fields, which
+        are not sent before the call begins."""
+        fields = command.fields
         name = fields["command"]
         if name == "add":
             return self._adding(fields, call)
         if name == "pop":
             return self._popping(fields, call)
-        return self._settling(fields, call) if name in _SETTLING else call
+        return self._settling(command, call) if name in _SETTLING else call
 
     def batch(
         self, commands: Sequence[Mapping[str, Any]], call: Callable[[Sequence[Mapping[str, Any]]], _Call[list[Any]]]
@@ -111,7 +113,7 @@ class Traces:
         span = trace.get_current_span()
         if error is not None:
             span.record_exception(error)
-            _fail(span, error)
+            _fail(span, error, _name(error))
         if event in ("job.died", "job.buried"):
             span.add_event("jobqueue.dead_letter", {"reason": reason or ""})
         elif event == "job.lost":
@@ -160,8 +162,8 @@ class Traces:
         )
         return result
 
-    def _settling(self, fields: dict[str, Any], call: _Call[T]) -> _Call[T]:
-        with self.settling(fields):
+    def _settling(self, command: Command[T], call: _Call[T]) -> _Call[T]:
+        with self.settling(command.fields, command.topic):
             return (yield from call)
 
     def _received(self, pop: Mapping[str, Any], jobs: Sequence[_Message], begun_ns: int) -> None:
@@ -173,7 +175,7 @@ class Traces:
         span = self._begin("receive", "pop", topic, SpanKind.CLIENT, links=links, start_ns=begun_ns)
         if pop.get("count") is not None:
             span.set_attribute(_COUNT, len(jobs))
-        if len(jobs) == 1:
+        else:
             span.set_attribute(_ID, jobs[0].id or "")
         span.end()
 
@@ -242,10 +244,16 @@ def _ending(span: Span) -> Iterator[None]:
         span.end()
 
 
-def _fail(span: Span, error: BaseException) -> None:
+def _fail(span: Span, error: BaseException, kind: str | None = None) -> None:
+    """Note an error. `kind`: its type; None for the service's code or, without one, the name of its class."""
     code = error.code if isinstance(error, Refused) else None
-    span.set_attribute("error.type", code or type(error).__name__)
+    span.set_attribute("error.type", kind or code or _name(error))
     span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 traces = Traces() if _IS_POSSIBLE else None

@@ -145,6 +145,7 @@ final class Report
     /** @return array<string, mixed> the fields of every job event */
     private static function of(Job $job): array
     {
-        return ['topic' => $job->topic, 'id' => $job->id, 'attempt' => $job->attempt];
+        $trace = $job->trace_id === null ? [] : ['trace_id' => $job->trace_id];
+        return ['topic' => $job->topic, 'id' => $job->id, 'attempt' => $job->attempt] + $trace;
     }
 }
