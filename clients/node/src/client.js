@@ -4,6 +4,7 @@ import { JobQueueError } from './errors.js';
 import { checkCommands, checkNoneIsLeft, checkSeconds, checkedFields } from './options.js';
 import { jobOf, jobsOf } from './reply.js';
 import { isSafe, mayRepeat } from './retry.js';
+import { tracing } from './tracing.js';
 import { Tries } from './tries.js';
 
 /** With these in `if_exists`, an add without a body keeps the existing one. */
@@ -51,19 +52,25 @@ export class Client {
 
   /** Returns a job, or null. `topic`: one topic, or an array of topics in the order in which they are tried. */
   async pop(topic, options) {
+    const received = tracing?.receiving();
     const answer = await this.#call('pop', options, topicsOf(topic));
-    return answer.id === null ? null : jobOf(answer);
+    if (answer.id === null) return null;
+    const job = jobOf(answer);
+    received?.(job);
+    return job;
   }
 
   /** Returns up to `count` jobs. */
   async popMany(topic, count, options) {
     if (count == null) throw new TypeError('popMany needs a count');
-    const answer = await this.#call('pop', options, { ...topicsOf(topic), count });
-    return jobsOf(answer);
+    const received = tracing?.receiving();
+    const jobs = jobsOf(await this.#call('pop', options, { ...topicsOf(topic), count }));
+    received?.(jobs);
+    return jobs;
   }
 
   async finish(job, options) {
-    return this.#call('finish', options, delivery(job));
+    return this.#settle('finish', options, job);
   }
 
   async touch(job, options) {
@@ -71,11 +78,11 @@ export class Client {
   }
 
   async release(job, options) {
-    return this.#call('release', options, delivery(job));
+    return this.#settle('release', options, job);
   }
 
   async bury(job, options) {
-    return this.#call('bury', options, delivery(job));
+    return this.#settle('bury', options, job);
   }
 
   delete(id, options) {
@@ -190,15 +197,9 @@ export class Client {
   async batch(commands, { signal } = {}) {
     checkCommands(commands);
     if (commands.length === 0) return [];
+    const send = (wired) => this.#sendAll(wired, signal);
     const wired = commands.map(wire);
-    const tries = this.#tries();
-    const results = await this.#send(wired, tries, signal);
-    for (;;) {
-      const open = [...results.keys()].filter((at) => isOpen(results[at], wired[at]));
-      if (open.length === 0 || !(await tries.another(slowest(open.map((at) => results[at])), signal))) return results;
-      const again = await this.#sendAgain(open.map((at) => wired[at]), tries, signal);
-      open.forEach((at, place) => { results[at] = again[place]; });
-    }
+    return tracing === null ? send(wired) : tracing.batch(wired, send);
   }
 
   /** Closes the connections. Calls in flight fail. */
@@ -208,7 +209,28 @@ export class Client {
 
   async #call(command, options, fields) {
     const { signal, ...others } = checkedFields(command, options);
-    return this.#send(wire({ command, ...others, ...fields }), this.#tries(), signal);
+    const send = (wired) => this.#send(wired, this.#tries(), signal);
+    const wired = wire({ command, ...others, ...fields });
+    return tracing !== null && command === 'add' ? tracing.add(wired, send) : send(wired);
+  }
+
+  /** Finishes, releases or buries a job. */
+  async #settle(command, options, job) {
+    const fields = delivery(job);
+    const send = () => this.#call(command, options, fields);
+    return tracing === null ? send() : tracing.settle({ command, id: fields.id, topic: job?.topic }, send);
+  }
+
+  /** Sends a batch; members whose refusal is temporary are sent again. */
+  async #sendAll(wired, signal) {
+    const tries = this.#tries();
+    const results = await this.#send(wired, tries, signal);
+    for (;;) {
+      const open = [...results.keys()].filter((at) => isOpen(results[at], wired[at]));
+      if (open.length === 0 || !(await tries.another(slowest(open.map((at) => results[at])), signal))) return results;
+      const again = await this.#sendAgain(open.map((at) => wired[at]), tries, signal);
+      open.forEach((at, place) => { results[at] = again[place]; });
+    }
   }
 
   #tries() {

@@ -1,5 +1,7 @@
 /** Runs the handlers of a worker in a test: in this process, one job after the other, without polling or touches. */
 import { WorkerJob } from '../job.js';
+import { tracing } from '../tracing.js';
+import { lossOf } from '../worker/lease.js';
 import { Bury, Lost, Retry, outcomeOf, reasonOfDeath } from '../worker/outcome.js';
 import { partsOf } from '../worker/worker.js';
 
@@ -20,23 +22,47 @@ export async function drained(client, worker, raise_errors) {
   }
 }
 
-/** Runs the handler and ends the job, as the worker does, with its hooks. */
+/** Runs the handler and ends the job, as the worker does, with its hooks and its traces. */
 async function delivered(client, popped, handler, report) {
   const job = new WorkerJob(popped);
-  const thrown = await attempt(handler, job);
-  if ('error' in thrown && !isMeant(thrown.error)) report.onError(thrown.error, job);
+  const span = tracing?.process(job) ?? null;
+  const thrown = await attempt(span?.around(handler) ?? handler, job);
+  try {
+    return await ended(client, job, thrown, report, span);
+  } finally {
+    span?.end();
+  }
+}
+
+async function ended(client, job, thrown, report, span) {
+  if ('error' in thrown && !isMeant(thrown.error)) {
+    span?.failed(thrown.error);
+    report.onError(thrown.error, job);
+  }
   const { event, command, fields } = 'error' in thrown
     ? outcomeOf(thrown.error, job)
     : { event: 'finished', command: 'finish', fields: {} };
   if (job.ttr === 0) return { job, outcome: event, state: 'finished', ...thrown }; // the pop finished it
-  const { id, lease } = job;
   const isLost = thrown.error instanceof Lost;
-  const [answer] = isLost ? [{ success: false }] : await client.batch([{ command, id, lease, ...fields }]);
+  const answer = isLost ? { success: false } : await sent(client, job, command, fields, span);
   // The test, or the handler's own code, may have ended the job in the meantime.
-  if (!answer.success) return { job, outcome: 'lost', state: answer.state ?? 'unknown', ...thrown };
-  if (answer.state === 'dead') report.onDeath(job, reasonOfDeath(event, fields), thrown.error);
+  if (!answer.success) {
+    span?.lost(isLost ? thrown.error.reason : lossOf(answer) ?? 'expired');
+    return { job, outcome: 'lost', state: answer.state ?? 'unknown', ...thrown };
+  }
   const died = answer.state === 'dead' && event !== 'buried';
+  if (answer.state === 'dead') {
+    const reason = reasonOfDeath(event, fields);
+    span?.dead(reason);
+    report.onDeath(job, reason, thrown.error);
+  }
   return { job, outcome: died ? 'died' : event, state: answer.state, ...thrown };
+}
+
+/** Sends the end of a job; returns the answer or a refusal. */
+async function sent(client, { id, lease, topic }, command, fields, span) {
+  const send = async () => (await client.batch([{ command, id, lease, ...fields }]))[0];
+  return tracing === null ? send() : tracing.settleOf(span, { command, id, topic }, send);
 }
 
 /** Returns `{ error }` if the handler threw an error, otherwise `{}`. */

@@ -3,6 +3,7 @@ import { Bury, Lost, Retry, asReason, outcomeOf, reasonOfDeath } from './outcome
 import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
+import { tracing } from '../tracing.js';
 
 const OVER = ['deleted', 'stopping']; // after these, a late finish does not count, or must not be sent
 
@@ -13,6 +14,8 @@ export class Delivery {
   #begun = performance.now();
   #lease = null; // stays null for a job with ttr 0, which its pop finished
   #handling = false;
+  #span = null; // that of the handler, if there are traces
+  #stopping = false; // the span is then ended by stop(): the handler may never end
 
   constructor(job, outbox, report) {
     this.#job = new WorkerJob(job);
@@ -28,13 +31,15 @@ export class Delivery {
   /** Runs the handler and ends the job; resolves once the service has answered. Never rejects. */
   async run(handler, keep_alive_s) {
     const { due, ready, ttr } = this.#job;
+    this.#span = tracing?.process(this.#job) ?? null;
     this.#report.job('started', this.#job, { late_s: Math.round(Date.now() - (ready ?? due) * 1000) / 1000 });
     if (ttr > 0) this.#lease = new Lease(this.#job, this.#outbox, keep_alive_s, (reason) => this.#lose(reason));
     this.#handling = true;
-    const end = await this.#handle(handler);
+    const end = await this.#handle(this.#span?.around(handler) ?? handler);
     this.#handling = false;
     this.#lease?.end();
     if (end) await this.#send(end);
+    if (!this.#stopping) this.#span?.end();
   }
 
   /** Releases the job without running its handler. */
@@ -46,10 +51,15 @@ export class Delivery {
   /** The grace period is over: if the handler is still running, it loses its job, which is released. */
   async stop() {
     if (!this.#handling || this.#job.lost) return;
+    this.#stopping = true;
     this.#lose('stopping');
-    if (!this.#lease) return;
+    if (this.#lease) await this.#releaseStopped();
+    this.#span?.end();
+  }
+
+  async #releaseStopped() {
     const answer = await this.#ask('release', { delay: 0, reason: 'stopping' });
-    if (answer?.state === 'dead') this.#report.death('died', this.#job, this.#ending({ reason: 'stopping' }));
+    if (answer?.state === 'dead') this.#dead('died', this.#ending({ reason: 'stopping' }));
   }
 
   /** The outcome to send; null if the job is lost and nothing is sent. */
@@ -67,13 +77,18 @@ export class Delivery {
   /** Reports an error other than the abort of the signal: someone must see it, even if another worker has the job. */
   #afterLosing(error) {
     if (error?.name === 'AbortError' || error instanceof Bury || error instanceof Retry) return;
-    this.#report.raised(this.#job, this.#ending({ reason: asReason(error), error }));
+    this.#raised({ reason: asReason(error), error });
   }
 
   #afterThrowing(error) {
     const outcome = outcomeOf(error, this.#job);
-    if (outcome.event === 'failed') this.#report.raised(this.#job, this.#ending({ ...outcome.fields, error }));
+    if (outcome.event === 'failed') this.#raised({ ...outcome.fields, error });
     return { ...outcome, error };
+  }
+
+  #raised(fields) {
+    this.#span?.failed(fields.error);
+    this.#report.raised(this.#job, this.#ending(fields));
   }
 
   async #send({ event, command, fields, error }) {
@@ -88,9 +103,15 @@ export class Delivery {
   /** Reports the end. For a job that died, no retry is reported, but a failure of its handler is. */
   #over(event, ending, died) {
     if (event === 'finished') return this.#report.job('finished', this.#job, { seconds: ending.seconds });
-    if (event === 'buried') return this.#report.death('buried', this.#job, ending);
+    if (event === 'buried') return this.#dead('buried', ending);
     if (!died || event === 'failed') this.#report.job(event, this.#job, ending);
-    if (died) this.#report.death('died', this.#job, { ...ending, reason: reasonOfDeath(event, ending) });
+    if (died) this.#dead('died', { ...ending, reason: reasonOfDeath(event, ending) });
+  }
+
+  /** @param {string} event died or buried */
+  #dead(event, ending) {
+    this.#span?.dead(ending.reason);
+    this.#report.death(event, this.#job, ending);
   }
 
   /** The fields of the events at the end of a delivery; `seconds` is its duration until now. */
@@ -99,14 +120,16 @@ export class Delivery {
   }
 
   #ask(command, fields) {
-    const { id, lease } = this.#job;
-    return this.#outbox.send({ command, id, lease, ...fields });
+    const { id, lease, topic } = this.#job;
+    const send = () => this.#outbox.send({ command, id, lease, ...fields });
+    return tracing === null ? send() : tracing.settleOf(this.#span, { command, id, topic }, send);
   }
 
   #lose(reason) {
     if (this.#job.lost) return;
     this.#lease?.end();
     this.#job.lose(reason);
+    this.#span?.lost(reason);
     const event = reason === 'expired' ? 'expired' : 'lost';
     this.#report.job(event, this.#job, this.#ending(reason === 'expired' ? {} : { reason }));
   }

@@ -5,6 +5,7 @@
 import { JobQueueError } from '../errors.js';
 import { jobsOf } from '../reply.js';
 import { isForNow, pause, pauseBefore } from '../retry.js';
+import { tracing } from '../tracing.js';
 
 const LEAVE_MS = 1000; // for a poll to return after its `leave`; then its connection is closed
 const MOST_JOBS = 1000; // the service's limit for a pop
@@ -63,9 +64,12 @@ export class Poll {
     this.#inFlight = true;
     const most = Math.min(count, MOST_JOBS);
     const command = { command: 'pop', topics: this.#rotated(), count: most, worker: this.#worker };
+    const received = tracing?.receiving();
     const resolve = (answer) => {
       this.#inFlight = false;
-      this.#begin(jobsIn(answer));
+      const jobs = jobsIn(answer);
+      received?.(jobs);
+      this.#begin(jobs);
     };
     return { command, resolve };
   }
@@ -114,9 +118,12 @@ export class Poll {
 
   async #ask(route, count, wait) {
     const command = { command: 'pop', topics: this.#rotated(), count, wait, worker: this.#worker };
+    const received = tracing?.receiving();
     this.#waiting = true;
     try {
-      return jobsOf(await route.ask(command, this.#cut.signal));
+      const jobs = jobsOf(await route.ask(command, this.#cut.signal));
+      received?.(jobs);
+      return jobs;
     } finally {
       this.#waiting = false;
       clearTimeout(this.#cutting);
