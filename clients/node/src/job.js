@@ -1,5 +1,7 @@
 /** A job as a pop delivers it, and as a worker's handler receives it. */
 
+const TRACEPARENT = /^[\da-f]{2}-([\da-f]{32})-[\da-f]{16}-[\da-f]{2}(-.*)?$/; // W3C Trace Context
+
 /** A delivery of a job: `due` in unix seconds, `ttr` in seconds. */
 export class Job {
   constructor(answer) {
@@ -16,6 +18,8 @@ export class Job {
     this.created = answer.created ?? null;
     this.ttr = answer.ttr;
     this.headers = answer.headers;
+    /** The trace in which it was added, as 32 hex digits, from its header `traceparent`; null without one. */
+    this.trace_id = TRACEPARENT.exec(answer.headers?.traceparent)?.[1] ?? null;
     /** Whether this is the last delivery. */
     this.last_try = answer.ttr === 0 || (answer.tries !== 0 && answer.attempt >= answer.tries);
   }

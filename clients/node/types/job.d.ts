@@ -19,6 +19,8 @@ export class Job<T = unknown> {
   /** Seconds until it is delivered again; 0: never. */
   readonly ttr: number;
   readonly headers: Record<string, string> | null;
+  /** The trace in which it was added, as 32 hex digits, from its header `traceparent`; null without one. */
+  readonly trace_id: string | null;
   /** Whether this is the last delivery. */
   readonly last_try: boolean;
 }

@@ -23,7 +23,10 @@ from jobqueue_client import (
     Worker,
 )
 
-_FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "created", "last_try")
+_FIELDS = (
+    *("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr"),
+    *("headers", "trace_id", "created", "last_try"),
+)
 _LOCAL = (ValueError, TypeError, RecursionError)
 _one_at_a_time = threading.Lock()
 

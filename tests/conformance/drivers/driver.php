@@ -161,6 +161,7 @@ function fields(Job $job): array
         'due' => $job->due,
         'ttr' => $job->ttr,
         'headers' => $job->headers,
+        'trace_id' => $job->trace_id,
         'created' => $job->created,
         'last_try' => $job->last_try,
     ];

@@ -106,8 +106,8 @@ export class Report {
   }
 }
 
-function named({ topic, id, attempt }, fields) {
-  return { topic, id, attempt, ...fields };
+function named({ topic, id, attempt, trace_id }, fields) {
+  return { topic, id, attempt, ...(trace_id && { trace_id }), ...fields };
 }
 
 /** Seconds since a time of performance.now(), to the millisecond. */
