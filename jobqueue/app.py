@@ -156,6 +156,7 @@ class Service(Lifecycle):
         if not self._worker:
             await check_may_start(settings)  # before a Redis is started
             await warn_where_open(settings)
+        spans = self._spans()  # first, so that the last commands have theirs, and nothing at a stop waits for it
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
         tls = self._tls = Tls(settings, metrics) if settings.tls_cert else None
@@ -206,7 +207,6 @@ class Service(Lifecycle):
         self._show_itself(engine, pool, readiness)
         refusals = Sparing("access.refused")
         entry = Entry(authentication, metrics, refusals)
-        spans = self._spans(pool.instance)
         site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocol, spans)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(
@@ -335,10 +335,11 @@ class Service(Lifecycle):
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
 
-    def _spans(self, instance: str) -> CommandSpans | None:
+    def _spans(self) -> CommandSpans | None:
         """Makes the spans of commands, or None if the settings turn them off."""
         if self._settings.traces == "off":
             return None
+        instance = f"{socket.gethostname()}:{os.getpid()}"
         try:
             made: CommandSpans = importlib.import_module("jobqueue.commands.spans").CommandSpans(instance)
         except ImportError:

@@ -7,8 +7,11 @@ OpenTelemetry's SDK reads where the spans go, which of them are kept and the nam
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from opentelemetry.context import Context
@@ -66,8 +69,19 @@ class CommandSpans:
 
     async def close(self) -> None:
         """Send the spans that are left, for up to two seconds."""
-        await asyncio.to_thread(self._provider.force_flush, round(_FLUSH_S * 1000))
-        await asyncio.to_thread(self._provider.shutdown)
+        sent = asyncio.Event()
+        tell = partial(asyncio.get_running_loop().call_soon_threadsafe, sent.set)
+
+        def shut_down() -> None:
+            self._provider.shutdown()
+            with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                tell()
+
+        # A daemon, because the SDK has no time-out here: beside a collector that hangs it takes up to 40 s.
+        threading.Thread(target=shut_down, name="spans", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_S):
+                await sent.wait()
 
 
 def _attributes(name: str, topic: object, answers: Sequence[Answer], codes: Sequence[str]) -> dict[str, Any]:

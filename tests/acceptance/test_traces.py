@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -114,9 +115,22 @@ async def test_log_lines_have_the_trace_of_their_request(tmp_path: Path) -> None
     assert [line.get("trace_id") for line in answered] == [TRACE, None, TRACE]
 
 
-async def test_without_a_collector_the_service_works_and_stops_in_time(tmp_path: Path) -> None:
-    environment = {"JOBQUEUE_TRACES": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
-    async with ServiceProcess("--data", str(tmp_path / "data"), environment=environment) as service:
-        async with Client(service.url) as client:
-            assert (await client.ask("add", topic="t", body=1))["success"]
-        assert await service.stop() == 0
+async def test_beside_a_collector_that_hangs_the_service_works_and_stops(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        await reader.read()  # to the end of the connection, and answers nothing
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        environment = {"JOBQUEUE_TRACES": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+        # The export that hangs has an hour: a stop that waited for it would never end here.
+        environment |= {"OTEL_EXPORTER_OTLP_TIMEOUT": "3600", "OTEL_BSP_SCHEDULE_DELAY": "10"}
+        async with ServiceProcess("--data", str(tmp_path / "data"), environment=environment) as service:
+            async with Client(service.url) as client:
+                assert (await client.ask("add", topic="t", body=1))["success"]
+                await reached.wait()
+                assert (await client.ask("add", topic="t", body=1))["success"]
+            assert await service.stop() == 0

@@ -17,7 +17,7 @@ from jobqueue_client.errors import Unreachable
 from jobqueue_client.http import Request
 from jobqueue_client.options import Addresses, Route, loads
 from jobqueue_client.tracing import traces
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -79,9 +79,9 @@ async def client(url: str) -> AsyncIterator[AsyncClient]:
 
 def parent_of(span: ReadableSpan) -> str:
     """The header that a span writes."""
-    context = span.context
-    assert context
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    own = span.context
+    assert own
+    return f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags:02x}"
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -130,16 +130,16 @@ async def test_a_trace_of_the_callers_own_stays(client: AsyncClient, spans: Span
 async def test_headers_have_room_or_stay_as_they_are(
     client: AsyncClient, spans: Spans, own: int, names: Sequence[str]
 ) -> None:
-    context = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=_state("v"))
+    remote = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=_state("v"))
     given = {f"h{number}": "x" for number in range(own)}
-    with trace.use_span(trace.NonRecordingSpan(context)):
+    with trace.use_span(trace.NonRecordingSpan(remote)):
         answer = await client.add("orders", 1, headers=given)
     assert sorted((await client.get(answer["id"]))["headers"] or {}) == sorted([*given, *names])
 
 
 async def test_a_long_trace_state_is_left_out(client: AsyncClient, spans: Spans) -> None:
-    context = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=_state("v" * 128))
-    with trace.use_span(trace.NonRecordingSpan(context)):
+    remote = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=_state("v" * 128))
+    with trace.use_span(trace.NonRecordingSpan(remote)):
         answer = await client.add("orders", 1)
     assert [*((await client.get(answer["id"]))["headers"] or {})] == ["traceparent"]
 
@@ -160,6 +160,8 @@ async def test_the_adds_of_a_batch_share_a_span(client: AsyncClient, spans: Span
         assert "headers" not in add
     bad = {**adds[0], "id": "batch:3", "priority": 99}
     await client.batch([bad, {**bad, "priority": 1}])
+    strange, _ = await client.batch([{"command": "add", "topic": ["one"], "body": 1}, {"command": "stats"}])
+    assert isinstance(strange, Refused)
     refused = spans.one("send one")
     assert refused.status.status_code is StatusCode.ERROR and attributes(refused)["error.type"] == "BAD_FIELD"
 
@@ -247,6 +249,11 @@ async def test_failures_redeliveries_and_dead_letters_are_events(client: AsyncCl
     async def fail(job: Job) -> None:
         raise ValueError("no such order")
 
+    @worker.job("broken")
+    async def broken(job: Job) -> None:
+        context.attach(context.Context())  # of the handler's own, and never detached
+        raise Unspeakable
+
     @worker.job("waits")
     async def wait(job: Job) -> None:
         if job.ready is None:
@@ -255,8 +262,9 @@ async def test_failures_redeliveries_and_dead_letters_are_events(client: AsyncCl
 
     await client.add("fails", 1, id="fails", tries=2, backoff=[0])
     await client.add("waits", 1, id="waits")
+    await client.add("broken", 1, tries=1)
     async with working(worker):
-        await until(lambda: len(spans.named("process fails")) == 2 and len(spans.named("process waits")) == 2)
+        await until(lambda: sum(len(spans.named(f"process {topic}")) for topic in ("fails", "waits", "broken")) == 5)
     first, last = spans.named("process fails")
     assert [*events(first)] == ["exception"] and events(first)["exception"]["exception.type"] == "ValueError"
     assert first.status.status_code is StatusCode.ERROR and attributes(first)["error.type"] == "ValueError"
@@ -266,8 +274,18 @@ async def test_failures_redeliveries_and_dead_letters_are_events(client: AsyncCl
     again, buried = spans.named("process waits")
     assert events(again) == {} and again.status.status_code is StatusCode.UNSET
     assert [*events(buried)] == ["jobqueue.redelivery", "jobqueue.dead_letter"]
-    (death,) = [each for each in told if each["name"] == "job.died"]
-    assert death["trace_id"] == parent_of(spans.one("send fails"))[3:35]
+    deaths = {each["topic"]: each["trace_id"] for each in told if each["name"] == "job.died"}
+    assert deaths == {topic: parent_of(spans.one(f"send {topic}"))[3:35] for topic in ("fails", "broken")}
+    process = spans.one("process broken")
+    assert attributes(process)["error.type"].endswith("Unspeakable") and "jobqueue.dead_letter" in events(process)
+    assert is_child(spans.one("settle broken"), process)
+
+
+class Unspeakable(Exception):
+    """An error whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
 
 
 _WITHOUT = """

@@ -176,7 +176,7 @@ class Tracing {
       traceId,
       spanId,
       traceFlags: Number.parseInt(flags, 16),
-      traceState: tracestate && this.#api.createTraceState(tracestate),
+      traceState: tracestate ? this.#api.createTraceState(tracestate) : undefined,
       isRemote: true,
     };
   }
@@ -228,9 +228,8 @@ export const tracing = loaded();
 function loaded() {
   try {
     return new Tracing(createRequire(import.meta.url)('@opentelemetry/api'));
-  } catch (error) {
-    if (error.code !== 'MODULE_NOT_FOUND') throw error;
-    return null;
+  } catch {
+    return null; // a package that is optional must not keep the client from being loaded
   }
 }
 

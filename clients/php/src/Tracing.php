@@ -61,7 +61,7 @@ final class Tracing
             'messaging.operation.type' => $type,
             'messaging.destination.name' => $topic,
         ];
-        // The tracer is not kept: a program may set up its SDK after its first client.
+        // The tracer is not kept: a program may set up its SDK after it has made a client.
         return Globals::tracerProvider()->getTracer(self::SCOPE)
             ->spanBuilder($topic === null ? $type : "$type $topic")
             ->setSpanKind(match ($type) {

@@ -4,14 +4,15 @@ The spans follow OpenTelemetry's semantic conventions for messaging. The context
 W3C Trace Context, in the job's headers, whatever propagator the program has: workers in other languages read it, too.
 
 `traces` is None unless `opentelemetry-api` is installed; no other line of this module runs then. With the API, but
-without an SDK, nothing is recorded and nothing is added to jobs.
+without an SDK, nothing is recorded, and only a context that came from elsewhere is passed on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jobqueue_client.commands import Command
@@ -20,6 +21,7 @@ from jobqueue_client.job import Job
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.trace import Tracer
 
 try:
     from opentelemetry import context as contexts
@@ -56,8 +58,13 @@ class Traces:
     """Makes spans with the program's tracer provider."""
 
     def __init__(self) -> None:
-        self._tracer = trace.get_tracer(_SCOPE)  # a proxy, until the program sets its provider
         self._propagator = TraceContextTextMapPropagator()
+
+    @functools.cached_property
+    def _tracer(self) -> Tracer:
+        """A proxy, until the program sets its provider. Not made before the first span: it may load a provider that the
+        environment names."""
+        return trace.get_tracer(_SCOPE)
 
     def command(self, command: Command[T], call: _Call[T]) -> _Call[T]:
         """The call of a command, in a span if its kind has one. An add gets its context in the command's fields, which
@@ -75,23 +82,21 @@ class Traces:
     ) -> _Call[list[Any]]:
         """The call of a batch: a span for all of its adds, and one for each pop that returns jobs. `call`: makes the
         call for the commands, whose adds have their context. Ends in a batch have no spans of their own here."""
-        adds = [number for number, each in enumerate(commands) if isinstance(each, Mapping) and _is(each, "add")]
+        adds = [number for number, each in enumerate(commands) if each.get("command") == "add"]
         begun_ns = time.time_ns()
         if adds:
             results = yield from self._adding_many(commands, adds, call)
         else:
             results = yield from call(commands)
         for command, result in zip(commands, results, strict=True):
-            if _is(command, "pop") and isinstance(result, Mapping):
-                jobs = result.get("jobs") or ([result] if result.get("id") else [])
-                read = [_Message(job["id"], job["topic"], job.get("headers")) for job in jobs if "topic" in job]
-                self._received(command, read, begun_ns)
+            if command.get("command") == "pop" and isinstance(result, Mapping):
+                self._received(command, list(_jobs_in(result)), begun_ns)
         return results
 
     @contextlib.contextmanager
-    def processing(self, job: Job) -> Iterator[None]:
+    def processing(self, job: Job) -> Iterator[Span]:
         """The span of a job's handler, which is current until the job's end is answered. It continues the trace of the
-        add, and is linked to it."""
+        add, and is linked to it. Used in the task of the job."""
         added = self._context_of(job.headers)
         span = self._begin("process", "process", job.topic, SpanKind.CONSUMER, added, _links(added))
         span.set_attributes({_ID: job.id, _ATTEMPT: job.attempt})
@@ -100,19 +105,19 @@ class Traces:
         # Not detached: the task of the job ends with its span, and its context with it.
         contexts.attach(trace.set_span_in_context(span))
         try:
-            yield
+            yield span
         except BaseException:  # only the worker's own cancellation gets here
             span.add_event("jobqueue.lost", {"reason": job.lost or ""})
             raise
         finally:
             span.end()
 
-    def ended(self, error: BaseException | None, *, event: str, reason: str | None) -> None:
-        """Note how the handler of the current span ended. `error`: what is wrong with the handler; `event`: the event
-        of the job's end; `reason`: the reason of a dead or lost job."""
-        span = trace.get_current_span()
+    def ended(self, span: Span, error: BaseException | None, *, event: str, reason: str | None) -> None:
+        """Note how the handler of a span ended. `error`: what is wrong with the handler; `event`: the event of the
+        job's end; `reason`: the reason of a dead or lost job."""
         if error is not None:
-            span.record_exception(error)
+            with contextlib.suppress(Exception):  # an error whose text cannot be made
+                span.record_exception(error)
             _fail(span, error, _name(error))
         if event in ("job.died", "job.buried"):
             span.add_event("jobqueue.dead_letter", {"reason": reason or ""})
@@ -120,9 +125,13 @@ class Traces:
             span.add_event("jobqueue.lost", {"reason": reason or ""})
 
     @contextlib.contextmanager
-    def settling(self, command: Mapping[str, Any], topic: str | None = None) -> Iterator[None]:
-        """A span around a finish, release or bury, until it is answered."""
-        span = self._begin("settle", command["command"], topic, SpanKind.CLIENT)
+    def settling(
+        self, command: Mapping[str, Any], topic: str | None = None, process: Span | None = None
+    ) -> Iterator[None]:
+        """A span around a finish, release or bury, until it is answered. `process`: the span of the handler, or None
+        for the current one."""
+        parent = None if process is None else trace.set_span_in_context(process)
+        span = self._begin("settle", command["command"], topic, SpanKind.CLIENT, parent)
         span.set_attribute(_ID, command["id"])
         with _ending(span):
             yield
@@ -141,7 +150,8 @@ class Traces:
         adds: Sequence[int],
         call: Callable[[Sequence[Mapping[str, Any]]], _Call[list[Any]]],
     ) -> _Call[list[Any]]:
-        span = self._begin("send", "add", _only({commands[number].get("topic") for number in adds}), SpanKind.PRODUCER)
+        topic = _only([commands[number].get("topic") for number in adds])
+        span = self._begin("send", "add", topic, SpanKind.PRODUCER)
         span.set_attribute(_COUNT, len(adds))
         given = list(commands)
         for number in adds:
@@ -171,7 +181,7 @@ class Traces:
         if not jobs:
             return
         links = [link for job in jobs[:_MOST_LINKS] for link in _links(self._context_of(job.headers))]
-        topic = _only({job.topic for job in jobs})
+        topic = _only([job.topic for job in jobs])
         span = self._begin("receive", "pop", topic, SpanKind.CLIENT, links=links, start_ns=begun_ns)
         if pop.get("count") is not None:
             span.set_attribute(_COUNT, len(jobs))
@@ -218,14 +228,19 @@ class Traces:
         return {**add, "headers": {**headers, **own}} if own and len(headers) < _MOST_HEADERS else {**add}
 
 
-def _is(command: object, name: str) -> bool:
-    return isinstance(command, Mapping) and command.get("command") == name
+def _jobs_in(answer: Mapping[str, Any]) -> Iterator[_Message]:
+    """The jobs in the answer to a pop, as far as they are jobs: nobody has checked it yet."""
+    jobs = answer.get("jobs", [answer])
+    for job in jobs if isinstance(jobs, list) else []:
+        if isinstance(job, Mapping) and isinstance(job.get("id"), str) and isinstance(job.get("topic"), str):
+            headers = job.get("headers")
+            yield _Message(job["id"], job["topic"], headers if isinstance(headers, Mapping) else None)
 
 
-def _only(topics: Iterable[Any]) -> str | None:
-    """The topic, if there is only one."""
-    found = list(topics)
-    return found[0] if len(found) == 1 and isinstance(found[0], str) else None
+def _only(topics: Sequence[Any]) -> str | None:
+    """The topic, if it is the same for all. A member of a batch may have anything there."""
+    first = topics[0]
+    return first if isinstance(first, str) and all(topic == first for topic in topics) else None
 
 
 def _links(added: Context | None) -> list[Link]:
@@ -248,7 +263,11 @@ def _fail(span: Span, error: BaseException, kind: str | None = None) -> None:
     """Note an error. `kind`: its type; None for the service's code or, without one, the name of its class."""
     code = error.code if isinstance(error, Refused) else None
     span.set_attribute("error.type", kind or code or _name(error))
-    span.set_status(Status(StatusCode.ERROR, str(error)))
+    try:
+        text = str(error)
+    except Exception:  # a broken __str__ must not hide how the job ended
+        text = ""
+    span.set_status(Status(StatusCode.ERROR, text))
 
 
 def _name(error: BaseException) -> str:

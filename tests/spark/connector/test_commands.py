@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,6 +15,8 @@ from pyspark.sql.types import Row as SparkRow
 from pyspark_jobqueue.connector.commands import Commands, Refusal, Row
 from pyspark_jobqueue.connector.row_batches import ArrowBatch, Batch, RowBatch
 from pyspark_jobqueue.connector.writer import Write
+from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.pipelines.parts.jobs import write_options
 
 from tests.spark.connector.schemas import parsed
 
@@ -189,6 +192,15 @@ def test_rows_get_the_trace_of_the_write_unless_they_have_their_own_or_no_room()
     assert [command["headers"] for command in traced] == [trace, {"shop": "7", **trace}, {"TraceState": "a=1"}, full]
     (first, *_) = outcomes(batch, schema, traceparent=parent, tracestate="v=1")
     assert first["headers"] == {**trace, "tracestate": "v=1"}
+    with pytest.raises(BadOption, match="option traceparent must be like"):
+        outcomes(batch, schema, traceparent="nonsense")
+
+
+@pytest.mark.parametrize("parent", ["", "nonsense"])
+def test_pipelines_ignore_an_invalid_trace_of_the_environment(parent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEPARENT", parent)
+    monkeypatch.setenv("TRACESTATE", "")
+    assert write_options(Namespace(batch_size=None, in_flight=None)) == {}
 
 
 def test_a_column_that_is_only_read_must_be_null(making: Making) -> None:

@@ -326,6 +326,13 @@ test('a handler runs in a span of the trace of its add, which includes what it d
   assert.equal((await headersOf('n')).traceparent, traceparent(nested));
 });
 
+test('an empty tracestate of a job is none, and what its handler adds carries on', async () => {
+  await queue.client.add('mail', {}, { headers: { traceparent: PARENT, tracestate: '' } });
+  await work('mail', async () => { await queue.client.add('next', {}, { id: 'n' }); }, 1);
+  const nested = spans('send').find(({ name }) => name === 'send next');
+  assert.deepEqual(await headersOf('n'), { traceparent: traceparent(nested) });
+});
+
 test('the polls of a worker are spans of their own, those that go with the ends of jobs too', async () => {
   for (const id of ['a', 'b']) await queue.client.add('mail', {}, { id });
   const worker = new Worker(queue.url, { logger: QUIET, concurrency: 1, max_jobs: 2 });

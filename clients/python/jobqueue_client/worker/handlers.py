@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobqueue_client import commands
 from jobqueue_client.errors import Refused
@@ -18,6 +18,9 @@ from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.outcome import Bury, Outcome, Retry, outcome
 from jobqueue_client.worker.report import Report
 from jobqueue_client.worker.stopping import Limits
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 _TTL_RAN_OUT = "the ttl ran out"
 """Why a job died whose end has no reason."""
@@ -117,17 +120,17 @@ class Handlers:
             task.cancel()
 
     async def _work(self, job: Job) -> None:
-        with nullcontext() if traces is None else traces.processing(job):
-            await self._process(job)
+        with nullcontext() if traces is None else traces.processing(job) as span:
+            await self._process(job, span)
 
-    async def _process(self, job: Job) -> None:
+    async def _process(self, job: Job, span: Span | None) -> None:
         began = time.monotonic()
         late_s = time.time() - (job.due if job.ready is None else job.ready)
         self._report.job("job.started", job, late_s=round(late_s, 3))
         error = await self._attempt(job)
         self._leases.drop(job)
         if self._running.pop(job, None):  # otherwise abandoned: a handler may swallow its cancellation
-            await self._end(job, time.monotonic() - began, error)
+            await self._end(job, time.monotonic() - began, error, span)
 
     async def _attempt(self, job: Job) -> BaseException | None:
         """Run the handler; returns the exception that it raised, or None."""
@@ -143,7 +146,7 @@ class Handlers:
             return error
         return None
 
-    async def _end(self, job: Job, seconds: float, error: BaseException | None) -> None:
+    async def _end(self, job: Job, seconds: float, error: BaseException | None, span: Span | None) -> None:
         defect = None if isinstance(error, Retry | Bury | Lost) else error
         if defect is not None:
             self._report.error(defect, job)
@@ -151,16 +154,16 @@ class Handlers:
         state = None
         if end.command is not None:
             try:
-                with nullcontext() if traces is None else traces.settling(end.command, job.topic):
+                with nullcontext() if traces is None else traces.settling(end.command, job.topic, span):
                     state = await self._outbox.send(end.command)
             except Refused as refused:
                 end = Outcome("job.lost", None, lost_by(refused))
         died = state == "dead" and end.event != "job.buried"
-        if traces is not None:
-            reason = end.reason or (_TTL_RAN_OUT if died else None)
-            traces.ended(defect, event="job.died" if died else end.event, reason=reason)
         self._report_end(job, end, seconds, error, died=died)
         self._limits.end()
+        if traces is not None and span is not None:
+            reason = end.reason or (_TTL_RAN_OUT if died else None)
+            traces.ended(span, defect, event="job.died" if died else end.event, reason=reason)
 
     def _report_end(
         self, job: Job, end: Outcome, seconds: float, error: BaseException | None = None, *, died: bool = False

@@ -60,7 +60,7 @@ _OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
 # An SQL table has one set of options for reading and writing, so a read must tolerate the options of a write.
 _PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
 OF_SERVICE = ("url", "token", "tokenFile", "timeoutMs", "maxRetries", "retryWaitMs")
-OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath")
+OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath", "traceparent", "tracestate")
 
 
 class Given:

@@ -70,10 +70,15 @@ def _topic(text: str | None) -> str | None:
     return text
 
 
+def is_traceparent(text: str) -> bool:
+    """Whether a text is a `traceparent` of W3C Trace Context."""
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
 def _trace(parent: str | None, state: str | None) -> dict[str, str]:
     if parent is None:
         return {}
-    if not _TRACEPARENT.fullmatch(parent):
+    if not is_traceparent(parent):
         raise BadOption(f"option traceparent must be like 00-<32 hex digits>-<16 hex digits>-01, not {parent!r}")
     return {"traceparent": parent, **({"tracestate": state} if state and len(state) <= LONGEST_HEADER else {})}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pyspark_jobqueue.connector.write_options import is_traceparent
 from pyspark_jobqueue.connector.write_task import COUNTS
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines.parts import command_line
@@ -223,7 +224,9 @@ def add_write_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 def write_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The writer's options that these flags set, and the trace that the environment names, as OpenTelemetry does."""
     given = {"batchSize": arguments.batch_size, "inFlight": arguments.in_flight}
-    given |= {name: os.environ.get(name.upper()) for name in ("traceparent", "tracestate")}
+    trace = {name: os.environ.get(name.upper()) for name in ("traceparent", "tracestate")}
+    if is_traceparent(trace["traceparent"] or ""):  # otherwise nobody has asked for one: the standard says to ignore it
+        given |= {name: text or None for name, text in trace.items()}
     return {name: text for name, text in given.items() if text is not None}
 
 
