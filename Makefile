@@ -27,7 +27,7 @@ GROUPS := chaos faults deploy brokers browser clients databases redis spark
 .PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-ten-million bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
-.PHONY: bench-check bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
+.PHONY: bench-check bench-outbox bench-restore bench-sinks bench-sink-faults bench-tokens bench-tls bench-upgrade bench-schedules bench-console
 
 # `##@` begins a section. The benchmarks are one line; `make help-bench` has one for each.
 help:
@@ -264,6 +264,9 @@ bench-sinks: setup-test  ## jobs a second that each kind of sink hands on; JOBS=
 
 bench-sink-faults: setup-test  ## what kills and outages cost each kind of sink; JOBS=number KINDS="kind kind"; 25 minutes
 	$(BIN)/python -m bench.sinks.faults $(or $(JOBS),10000) $(KINDS)
+
+bench-outbox: setup-test  ## rows of an outbox a second, from each kind of database
+	$(BIN)/python -m bench.outbox
 
 bench-restore: setup-test  ## jobs a second that come back from each kind of database; JOBS=number
 	$(BIN)/python -m bench.restore $(or $(JOBS),100000)

@@ -17,6 +17,7 @@ from bench import (
     export,
     journal_run,
     memory,
+    outbox,
     punctual,
     restore,
     schedules,
@@ -79,6 +80,11 @@ async def test_the_benchmark_of_journal_run_runs(capsys: pytest.CaptureFixture[s
 async def test_the_benchmark_of_restore_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await restore.main(2_000, ("sqlite",))
     assert "2,000 jobs in" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_the_outbox_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await outbox.main(2_000, ("sqlite",))
+    assert "2,000 rows" in capsys.readouterr().out
 
 
 async def test_the_benchmark_of_tls_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -212,7 +212,7 @@ _HEADER = re.compile(r"[A-Za-z0-9-]+")
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
 # JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN the token that it and the clients send; the
-# secret is that of `jobqueue callbacks`.
+# secret is that of `jobqueue callbacks`, the outbox the database of `jobqueue outbox`.
 _NOT_SETTINGS = {
     f"{PREFIX}{name}"
     for name in (
@@ -225,6 +225,7 @@ _NOT_SETTINGS = {
         "KEY_FILE",
         "CALLBACK_SECRET",
         "CALLBACK_SECRET_FILE",
+        "OUTBOX",
     )
 }
 

@@ -150,7 +150,7 @@ GROUPS = {
         "journals in PostgreSQL and MariaDB",
         _DATABASES,
         (
-            f"tests/jobqueue/journal/{_DATABASE}",
+            f"tests/jobqueue/(journal|outbox)/{_DATABASE}",
             f"tests/spark/connector/test_history{_DATABASE}",
             "tests/jobqueue/journal/test_servers",
         ),
@@ -160,9 +160,14 @@ GROUPS = {
         "clients in PHP and Node, and foreign clients",
         (
             *_NODE,
+            *_DATABASES,
             Need("php", ("php-cli",)),
             Need("/etc/php/*/cli/conf.d/*-curl.ini", ("php-curl",)),
-            Need("/etc/php/*/cli/conf.d/*-pdo_sqlite.ini", ("php-sqlite3",)),
+            *(
+                Need(f"/etc/php/*/cli/conf.d/*-pdo_{driver}.ini", (package,))
+                for driver, package in (("sqlite", "php-sqlite3"), ("pgsql", "php-pgsql"), ("mysql", "php-mysql"))
+            ),
+            *_DATABASES,
             Need("composer"),
             Need("phpunit"),
             _php("php-psr-log", "Psr/Log"),
@@ -170,6 +175,8 @@ GROUPS = {
             _php("php-illuminate-queue", "Illuminate/Queue"),
             _php("php-illuminate-events", "Illuminate/Events"),
             _php("php-illuminate-bus", "Illuminate/Bus"),
+            _php("php-illuminate-database", "Illuminate/Database"),
+            _php("php-doctrine-dbal", "Doctrine/DBAL"),
             _php("php-symfony-messenger", "Symfony/Component/Messenger"),
             _php("php-symfony-event-dispatcher", "Symfony/Component/EventDispatcher"),
             _JAVA,

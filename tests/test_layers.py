@@ -35,13 +35,13 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "web": ("web",),
         "journal": ("journal",),
         "service": ("redis_server", "app", "testing", "process", "workers", "health"),
-        "sinks": ("sinks",),
+        "sinks": ("sinks", "outbox"),
         "cli": ("cli", "console", "__main__"),
     },
     "jobqueue_client": {
         "words": ("job", "fields", "answers", "errors", "access", "options"),
         "calls": ("commands", "http", "connections", "async_connections", "retry", "tracing", "calls"),
-        "clients": ("client", "async_client"),
+        "clients": ("client", "async_client", "outbox"),
         "worker": ("worker",),
         "testing": ("testing",),
     },
@@ -57,6 +57,7 @@ MAY_USE = {
     "jobqueue": ("buckets",),
     "jobqueue.cli": ("jobqueue_client",),
     "jobqueue.console": ("jobqueue_client",),
+    "jobqueue.outbox": ("jobqueue_client",),
     "jobqueue.sinks.pump": ("jobqueue_client",),
     "jobqueue.sinks.webhook": ("jobqueue_client",),
 }

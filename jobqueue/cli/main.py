@@ -26,6 +26,7 @@ from jobqueue.cli.journal.commands import journal_group
 from jobqueue.cli.journal.explain import explain_command
 from jobqueue.cli.journal.restore import restore_command
 from jobqueue.cli.operation.commands import operation_group
+from jobqueue.cli.outbox import check_outbox, check_table, outbox_command
 from jobqueue.cli.sinks import callbacks_command, deliver_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token.commands import token_group
@@ -239,8 +240,14 @@ def _examined(command: Callable[..., None]) -> Callable[..., None]:
 
 @main.command("check", short_help="Check a service, its jobs, Redis and settings")
 @_examined
+@click.option("--outbox", metavar="URL", envvar="JOBQUEUE_OUTBOX", show_envvar=True, help="look at this outbox, too")
+@click.option(
+    "--outbox-table", default="jobqueue_outbox", show_default=True, metavar="NAME", help="the table of its rows"
+)
 @click.pass_context
-def check_command(ctx: click.Context, /, url: str | None, config: str | None, **flags: Any) -> None:
+def check_command(
+    ctx: click.Context, /, url: str | None, config: str | None, outbox: str | None, outbox_table: str, **flags: Any
+) -> None:
     """Check a running service and its jobs, or what `serve` would start here, and report what is wrong.
 
     With --url or JOBQUEUE_URL it asks that service. With other options, or without both, it checks the settings, the
@@ -250,7 +257,11 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
     from jobqueue.cli.check.service import check_running  # noqa: PLC0415
 
     url, file, files = _place(ctx, url, config, flags)
-    sys.exit(0 if _report(check_running(url, files) if url else check(flags, file, files)) else 1)
+    passed = _report(check_running(url, files) if url else check(flags, file, files))
+    if outbox:
+        check_table(outbox_table, "--outbox-table")
+        passed = _report(check_outbox(outbox, outbox_table)) and passed
+    sys.exit(0 if passed else 1)
 
 
 @main.command("doctor", short_help="Check, and write a bundle for a report of a bug")
@@ -370,6 +381,7 @@ def _url(option: str, url: str | None, file: str | None) -> str:
 main.add_command(console_command)
 main.add_command(callbacks_command)
 main.add_command(deliver_command)
+main.add_command(outbox_command)
 main.add_command(config_command)
 main.add_command(healthcheck_command)
 main.add_command(journal_group)

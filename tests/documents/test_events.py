@@ -34,7 +34,7 @@ _ENDS = {
     **{"journal.interrupted": "resumed", "journal.behind": "caught_up", "journal.off": "on"},
     **{"redis.died": "started", "redis.restart_failed": "started", "redis.awaited": "started"},
     **{"sink.down": "up", "sink.blocked": "up", "sink.paused": "resumed", "sink.interrupted": "continued"},
-    **{"timer.failed": "found", "worker.ended": "started"},
+    **{"timer.failed": "found", "worker.ended": "started", "outbox.down": "up"},
 }
 """How the end of a trouble is called, where not by `found` after `lost`."""
 _TROUBLES = ("lost", "interrupted", "died", "down", "blocked", "paused", "behind", "off", "awaited")

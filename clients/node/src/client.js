@@ -1,14 +1,12 @@
 /** The client: one method for each command of docs/protocol.md. */
 import { connected } from './addresses.js';
 import { JobQueueError } from './errors.js';
-import { checkCommands, checkNoneIsLeft, checkSeconds, checkedFields } from './options.js';
+import { wire } from './fields.js';
+import { checkBody, checkCommands, checkNoneIsLeft, checkSeconds, checkedFields } from './options.js';
 import { jobOf, jobsOf } from './reply.js';
 import { isSafe, mayRepeat } from './retry.js';
 import { tracing } from './tracing.js';
 import { Tries } from './tries.js';
-
-/** With these in `if_exists`, an add without a body keeps the existing one. */
-const KEEP_BODY = new Set(['later', 'sooner']);
 
 /**
  * Each method's last argument holds the command's other fields, by the protocol's names, and `signal`, an AbortSignal:
@@ -29,9 +27,8 @@ export class Client {
   }
 
   async add(topic, body, options) {
-    if (body !== undefined) return this.#call('add', options, { topic, body });
-    if (!KEEP_BODY.has(options?.if_exists)) throw new TypeError('the body must not be undefined');
-    return this.#call('add', options, { topic });
+    checkBody(body, options);
+    return this.#call('add', options, { topic, body });
   }
 
   /** Adds a job repeatedly: every `every` seconds, or by `cron` in a time `zone`. */
@@ -259,29 +256,6 @@ export class Client {
       return asked.map(() => error);
     }
   }
-}
-
-/** A back-off as text, as on the command line and in Spark: `15,30`. */
-const LADDER = /^\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*$/;
-
-/** The fields that are times, including those of a filter. */
-const TIMES = [
-  'at', 'from', 'start', 'since', 'until',
-  'died_from', 'died_to', 'due_from', 'due_to', 'created_from', 'created_to',
-];
-
-/** A command as sent: with each Date as unix seconds. */
-function wire(command) {
-  const { filter, backoff } = command;
-  const wired = timed(command);
-  if (typeof backoff === 'string' && LADDER.test(backoff)) return { ...wired, backoff: backoff.split(',').map(Number) };
-  return typeof filter === 'object' && filter !== null ? { ...wired, filter: timed(filter) } : wired;
-}
-
-function timed(fields) {
-  const dates = TIMES.filter((each) => fields[each] instanceof Date);
-  if (dates.length === 0) return fields;
-  return { ...fields, ...Object.fromEntries(dates.map((each) => [each, fields[each].getTime() / 1000])) };
 }
 
 function topicsOf(topic) {

@@ -123,6 +123,14 @@ export function checkedFields(command, fields) {
   throw new TypeError(`the last argument of ${command} must be an object such as ${example}, not ${inspect(options)}`);
 }
 
+/** With these in `if_exists`, an add without a body keeps the existing one. */
+const KEEP_BODY = new Set(['later', 'sooner']);
+
+/** @throws {TypeError} if an add that needs a body has none */
+export function checkBody(body, options) {
+  if (body === undefined && !KEEP_BODY.has(options?.if_exists)) throw new TypeError('the body must not be undefined');
+}
+
 /** @throws {TypeError} if they are not an array of commands, as in batch({ command: 'stats' }) */
 export function checkCommands(commands) {
   const wanted = "batch needs an array of commands, such as [{ command: 'stats' }]";
@@ -131,7 +139,8 @@ export function checkCommands(commands) {
   if (wrong !== undefined || commands.includes(undefined)) throw new TypeError(`${wanted}; one is ${kindOf(wrong)}`);
 }
 
-function kindOf(value) {
+/** What a value is, in an error that must not show it. */
+export function kindOf(value) {
   if (value == null) return String(value);
   if (Array.isArray(value)) return 'an array';
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;

@@ -52,6 +52,13 @@ class Tracing {
     }));
   }
 
+  /** An add with the current context in its headers, without a span of its own: an outbox sends it later. */
+  inCurrent(command) {
+    const { context, trace } = this.#api;
+    const span = trace.getSpan(context.active());
+    return span === undefined ? command : this.#injected(command, span);
+  }
+
   /** A pop is about to be sent. Returns the function to call with its job, or with its jobs if the pop has a count. */
   receiving() {
     const startTime = Date.now();

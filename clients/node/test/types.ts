@@ -1,6 +1,6 @@
 /** Compiled by `npm run check`, never run: what TypeScript users may write, and what the types must reject. */
 import {
-  Bury, Client, ForbiddenError, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
+  Bury, Client, ForbiddenError, Job, JobQueueError, NotFoundError, Outbox, RefusedError, Retry, UnreachableError, Worker,
 } from 'jobqueue-client';
 import { useQueue } from 'jobqueue-client/testing';
 
@@ -67,6 +67,26 @@ export async function commands(): Promise<void> {
   ]);
   if (!(sum instanceof JobQueueError)) sum.counts.ready satisfies number;
   if (!(popped instanceof JobQueueError)) popped.jobs satisfies { id: string }[] | undefined;
+}
+
+/** Connections by their shape; tests/clients/test_node_outbox.py has those of knex and pg. */
+export async function outbox(
+  trx: { (table: string): object; raw(sql: string, bindings: readonly unknown[]): Promise<number[]> },
+  pg: { query(text: string, values?: unknown[]): Promise<{ rows: object[] }>; getTypeParser(oid: number): unknown },
+): Promise<void> {
+  const own = new Outbox({ table: 'shop.jobqueue_outbox' });
+  (await own.add(trx, 'order-close', { order: 1001 }, { delay: 1800, tags: ['shop'] })) satisfies string;
+  await new Outbox().add(pg, 'remind', undefined, { id: 'remind:7', delay: 600, if_exists: 'later' });
+  await own.update(pg, 'order-close:1001', { body: null, priority: 9 });
+  await own.delete(trx, 'order-close:1001');
+  // @ts-expect-error: the connection comes first
+  await own.add('order-close', { order: 1001 });
+  // @ts-expect-error: only later and sooner need no body
+  await own.add(pg, 'remind', undefined, { id: 'remind:7' });
+  // @ts-expect-error: the durability is that of the database
+  await own.add(pg, 'remind', 1, { durability: 'local' });
+  // @ts-expect-error: misspelt
+  new Outbox({ tabel: 'jobqueue_outbox' });
 }
 
 export async function errors(): Promise<string | null> {

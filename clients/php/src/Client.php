@@ -108,10 +108,6 @@ final class Client
         ?string $durability = null,
         int|float|null $spread = null,
     ): array {
-        Times::check($delay);
-        if ($body === Body::Unchanged && !in_array($if_exists, ['later', 'sooner'], true)) {
-            throw new \ArgumentCountError('add() needs a body, except with if_exists later or sooner');
-        }
         $fields = [
             'topic' => $topic,
             'id' => $id,
@@ -125,11 +121,11 @@ final class Client
             'ttl' => $ttl,
             'retention' => $retention,
             'if_exists' => $if_exists,
-            'headers' => is_array($headers) ? (object) $headers : $headers,
+            'headers' => $headers,
             'tags' => $tags,
             'durability' => $durability,
         ];
-        return $this->send('add', $fields, $body);
+        return $this->calls->one(Commands::add($fields, $body));
     }
 
     /**
@@ -375,9 +371,7 @@ final class Client
      */
     private function send(string $name, array $fields, mixed $body = Body::Unchanged, ?string $of = null): array
     {
-        $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
-        $command = ['command' => $name] + Times::sent($given);
-        return $this->calls->one($body === Body::Unchanged ? $command : $command + ['body' => $body], $of);
+        return $this->calls->one(Commands::command($name, $fields, $body), $of);
     }
 
     /** @param string|list<string> $topic */

@@ -68,7 +68,7 @@ trait Scheduling
             'backoff' => $backoff,
             'ttl' => $ttl,
             'retention' => $retention,
-            'headers' => is_array($headers) ? (object) $headers : $headers,
+            'headers' => $headers,
             'tags' => $tags,
             'durability' => $durability,
         ];

@@ -17,6 +17,8 @@ final class Times
 {
     /** A back-off as text, as on the command line and in Spark: `15,30`. */
     private const LADDER = '/^\s*\d+(\.\d+)?\s*(,\s*\d+(\.\d+)?\s*)*$/D';
+    /** RFC 3339 with its offset, in the forms that the service accepts. */
+    private const TIME = '/^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)$/D';
     private const MOMENTS = [
         'at', 'from', 'start', 'since', 'until',
         'died_from', 'died_to', 'due_from', 'due_to', 'created_from', 'created_to',
@@ -65,6 +67,35 @@ final class Times
             }
         }
         return $fields;
+    }
+
+    /**
+     * When the job of a command is due, by the clock of this machine, in unix seconds; null if the command does not say.
+     *
+     * @param array<string, mixed> $command as sent() returns it
+     * @throws \InvalidArgumentException if `at` is not a time, or if there is a delay, too
+     */
+    public static function due(array $command): ?float
+    {
+        if (!isset($command['at'])) {
+            return isset($command['delay']) ? microtime(true) + $command['delay'] : null;
+        }
+        if (isset($command['delay'])) {
+            throw new \InvalidArgumentException('delay and at exclude each other');
+        }
+        return is_string($command['at']) ? self::unix($command['at']) : (float) $command['at'];
+    }
+
+    /** @throws \InvalidArgumentException */
+    private static function unix(string $time): float
+    {
+        $moment = preg_match(self::TIME, $time) === 1 ? date_create_immutable($time) : false;
+        // PHP takes February 30 as March 2, with a warning.
+        if ($moment === false || (DateTimeImmutable::getLastErrors()['warning_count'] ?? 0) > 0) {
+            $form = 'unix seconds or an RFC 3339 time with its offset, such as 2026-11-23T09:00:00+01:00';
+            throw new \InvalidArgumentException("at must be $form, not '$time'");
+        }
+        return (float) $moment->format('U.u');
     }
 
     /** The length of an interval that begins now, so that a month has as many days as the current one. */

@@ -98,6 +98,17 @@ final class Tracing
     }
 
     /**
+     * An add with the context of the current span in its headers, as by injected(); without open-telemetry/api, as it is.
+     *
+     * @param array<string, mixed> $add
+     * @return array<string, mixed>
+     */
+    public static function withCurrent(array $add): array
+    {
+        return class_exists(Globals::class) ? self::injected($add, Span::getCurrent()) : $add;
+    }
+
+    /**
      * An add with the context of a span in its headers, unless they have one already, or have no room for it.
      *
      * @param array<string, mixed> $add

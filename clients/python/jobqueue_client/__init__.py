@@ -35,6 +35,7 @@ from jobqueue_client.errors import (
     WrongState,
 )
 from jobqueue_client.job import Job, Lost
+from jobqueue_client.outbox import Outbox
 from jobqueue_client.worker.outcome import Bury, Retry
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ __all__ = [
     "NoSuchPath",
     "NotFound",
     "NotReserved",
+    "Outbox",
     "Refused",
     "Reserved",
     "Retry",

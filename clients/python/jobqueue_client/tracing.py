@@ -93,6 +93,10 @@ class Traces:
                 self._received(command, list(_jobs_in(result)), begun_ns)
         return results
 
+    def with_current_context(self, add: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of an add that is written elsewhere, with the context of the current span."""
+        return self._with_context(add, trace.get_current_span())
+
     @contextlib.contextmanager
     def processing(self, job: Job) -> Iterator[Span]:
         """The span of a job's handler, which is current until the job's end is answered. It continues the trace of the

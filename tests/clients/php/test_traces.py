@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -481,6 +482,33 @@ async def test_jobs_of_laravel_and_symfony_carry_the_context_too(queue: Client) 
     for span in spans:
         job = await queue.ask("get", id=span["attributes"]["messaging.message.id"])
         assert span["trace"] == TRACE and job["headers"] == {"traceparent": traceparent(span)}
+
+
+async def test_an_add_to_the_outbox_has_the_current_context_in_its_headers_and_no_span(queue: Client) -> None:
+    code = """
+        $db = new PDO('sqlite::memory:');
+        $db->exec('CREATE TABLE jobqueue_outbox (id, action, topic, body, due, options)');
+        $outbox = new JobQueue\\Client\\Outbox();
+        $outbox->add($db, 't', 1);
+        $within(function () use ($db, $outbox): void {
+            $outbox->add($db, 't', 1, headers: ['shop' => 'a'], priority: 9);
+            $outbox->add($db, 't', 1, headers: ['TraceParent' => 'mine']);
+            $outbox->add($db, 't', 1, headers: 'x');
+            $outbox->update($db, 'a', 5);
+            $outbox->delete($db, 'a');
+        });
+        $tell($db->query('SELECT options FROM jobqueue_outbox')->fetchAll(PDO::FETCH_COLUMN));
+    """
+    [rows], spans = await traced(code, queue.url)
+    assert [json.loads(row) if row else None for row in rows] == [
+        None,
+        {"priority": 9, "headers": {"shop": "a", "traceparent": GIVEN}},
+        {"headers": {"TraceParent": "mine"}},
+        {"headers": "x"},
+        None,
+        None,
+    ]
+    assert spans == []
 
 
 async def test_without_the_api_nothing_is_traced(queue: Client) -> None:

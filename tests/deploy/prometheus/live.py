@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import NamedTuple
 
 import aiohttp
 
+from jobqueue.outbox.table import ddl
 from tests.deploy.programs import program
 from tests.jobqueue.journal.reading.process import JournalProcess
 from tests.kit.ports import free_port
 from tests.kit.redis_server import RedisServer
-from tests.kit.service import ROOT, ServiceProcess
+from tests.kit.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.kit.waiting import until
 
 _SUFFIXES = {"histogram": ("_bucket", "_count", "_sum")}
@@ -68,6 +70,8 @@ async def live() -> Live:
         async with ServiceProcess("--redis", redis.url) as service, exporting(redis.url) as exporter:
             text = await scraped(f"127.0.0.1:{service.port}") + await scraped(exporter)
             text += await _journal_metrics(Path(folder), redis.url)
+            async with relaying(Path(folder), service.url) as relay:
+                text += await scraped(relay)
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
     same = set(re.findall(r"^# HELP (\S+) .*take the maximum", text, re.M))
     for name, kind in list(kinds.items()):
@@ -81,6 +85,22 @@ async def _journal_metrics(folder: Path, redis: str) -> str:
     async with JournalProcess(redis, f"sqlite:///{folder}/journal.db", folder / "log", *flags):
         await until(lambda: _is_open(port), within_s=30)
         return await scraped(f"127.0.0.1:{port}")
+
+
+@contextlib.asynccontextmanager
+async def relaying(folder: Path, service_url: str) -> AsyncIterator[str]:
+    """A relay of an empty outbox; the host and port of its metrics."""
+    with sqlite3.connect(folder / "outbox.db") as connection:
+        connection.executescript(ddl("sqlite"))
+    port = free_port()
+    options = ("--from", f"sqlite:///{folder}/outbox.db", "--url", service_url, "--metrics-port", str(port))
+    process = await asyncio.create_subprocess_exec(*JOBQUEUE, "outbox", *options, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        await until(lambda: _is_open(port), within_s=30)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 async def _is_open(port: int) -> bool:

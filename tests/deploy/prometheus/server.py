@@ -44,7 +44,14 @@ class Prometheus:
         return False
 
 
-def configured(folder: Path, services: list[str], exporter: str, token: str, journal: str = "127.0.0.1:9") -> Path:
+def configured(
+    folder: Path,
+    services: list[str],
+    exporter: str,
+    token: str,
+    journal: str = "127.0.0.1:9",
+    outbox: str = "127.0.0.1:9",
+) -> Path:
     """The files of deploy/prometheus in `folder`, as an operator changes them, and in a hurry; the configuration."""
     for file in FOLDER.iterdir():
         shutil.copy(file, folder)
@@ -54,6 +61,7 @@ def configured(folder: Path, services: list[str], exporter: str, token: str, jou
     changes = {
         '["10.0.0.11:8000", "10.0.0.12:8000"]': f"[{', '.join(services)}]",
         '["10.0.0.11:9200"]': f"[{journal}]",
+        '["10.0.0.11:9201"]': f"[{outbox}]",
         '["10.0.0.21:9121"]': f"[{exporter}]",
         "scrape_interval: 15s": "scrape_interval: 1s",
         "evaluation_interval: 1m": "evaluation_interval: 1s",

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.deploy.prometheus.expressions import rules
-from tests.deploy.prometheus.live import exporting
+from tests.deploy.prometheus.live import exporting, relaying
 from tests.deploy.prometheus.server import Prometheus, configured, prometheus
 from tests.deploy.prometheus.test_rules import promtool
 from tests.jobqueue.journal.reading.process import JournalProcess
@@ -42,11 +42,13 @@ async def test_prometheus_scrapes_a_service_that_asks_for_tokens_and_evaluates_a
             services.redis_url, f"sqlite:///{folder}/j.db", tmp_path / "log", "--metrics-port", str(port)
         )
         await stack.enter_async_context(run)
-        config = configured(tmp_path, [f"127.0.0.1:{services.service.port}"], exporter, token, journal)
+        outbox = await stack.enter_async_context(relaying(Path(folder), services.service.url))
+        config = configured(tmp_path, [f"127.0.0.1:{services.service.port}"], exporter, token, journal, outbox)
         server = await stack.enter_async_context(prometheus(config))
 
         async def are_scraped() -> bool:
-            return await up(server) == {"jobqueue": "1", "jobqueue-redis": "1", "jobqueue-journal": "1"}
+            jobs = ("jobqueue", "jobqueue-redis", "jobqueue-journal", "jobqueue-outbox")
+            return await up(server) == dict.fromkeys(jobs, "1")
 
         async def are_evaluated() -> bool:
             return await health(server) == ["ok"] * len(rules())

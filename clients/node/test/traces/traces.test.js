@@ -6,7 +6,7 @@ import { before, beforeEach, test } from 'node:test';
 import { SpanKind, SpanStatusCode, context, createTraceState, propagation, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base';
-import { Bury, Client, NotFoundError, Retry, UnreachableError, Worker } from 'jobqueue-client';
+import { Bury, Client, NotFoundError, Outbox, Retry, UnreachableError, Worker } from 'jobqueue-client';
 import { useQueue } from 'jobqueue-client/testing';
 
 const queue = useQueue();
@@ -481,4 +481,25 @@ test('a drain in a test has the spans of a worker', async () => {
   assert.deepEqual(eventsOf(b), [['jobqueue.lost', { reason: 'deleted' }]]);
   assert.deepEqual(spans('settle').map(parentOf), [a, b].map(traceparent));
   assert.deepEqual(spans('send').filter(({ name }) => name === 'send next').map(parentOf), [a, b].map(traceparent));
+});
+
+test('a row of an outbox has the current context by the same rules, and makes no span', async () => {
+  const written = [];
+  const connection = { query: async (_, values) => written.push(JSON.parse(values[5])), getTypeParser() {} }; // as of pg
+  const outbox = new Outbox();
+  await outbox.add(connection, 'outbox', {});
+  await under({ tracestate: 'a=1', flags: 0 }, async () => {
+    await outbox.add(connection, 'outbox', {}, { headers: { shop: '7' }, tries: 2 });
+    await outbox.add(connection, 'outbox', {}, { headers: { TraceParent: 'own' } });
+    await outbox.update(connection, 'outbox:1', { priority: 1 });
+    await outbox.delete(connection, 'outbox:1');
+  });
+  assert.deepEqual(written, [
+    null,
+    { headers: { shop: '7', traceparent: `00-${TRACE}-${SPAN}-00`, tracestate: 'a=1' }, tries: 2 },
+    { headers: { TraceParent: 'own' } },
+    { priority: 1 },
+    null,
+  ]);
+  assert.deepEqual(exporter.getFinishedSpans(), []);
 });
