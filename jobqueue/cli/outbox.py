@@ -8,10 +8,10 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access
-from jobqueue.errors import SettingsError
+from jobqueue.cli.journal.arguments import named
 from jobqueue.health.findings import Finding, Findings
 
 _NOT_BEGUN = 2
@@ -62,7 +62,7 @@ def outbox_command(
             return click.echo(ddl(_KINDS[schema], table), nl=False)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-    where = _checked(_database(database, database_file))
+    where = _database(database, database_file)
     url, files = access.asked(given)
     access.shown(url, files)
     logs.set_up("info", log_format)
@@ -88,25 +88,16 @@ def check_table(name: str, option: str) -> None:
 
 
 def _database(url: str | None, file: str | None) -> str:
-    if file is not None:
-        source = click.get_current_context().get_parameter_source("database")
-        if source is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError("--from and --from-file exclude each other")
-        try:
-            return read_secret(file, "--from-file")
-        except SettingsError as error:
-            raise click.UsageError(str(error)) from None
-    if not url:
-        raise click.UsageError("name the database by --from, --from-file or JOBQUEUE_OUTBOX")
-    return url
-
-
-def _checked(url: str) -> str:
+    """The URL of the database that the options name, or else the variable."""
     from jobqueue.journal.url import FORMS, SCHEMES, without_password  # noqa: PLC0415 - as above
 
-    if url.partition("://")[0] not in SCHEMES:
-        raise click.UsageError(f"not the URL of a database: {without_password(url)}; there are {FORMS}")
-    return url
+    is_option = click.get_current_context().get_parameter_source("database") is ParameterSource.COMMANDLINE
+    where = named(url if is_option else None, file) or url
+    if not where:
+        raise click.UsageError("name the database by --from, --from-file or JOBQUEUE_OUTBOX")
+    if where.partition("://")[0] not in SCHEMES:
+        raise click.UsageError(f"not the URL of a database: {without_password(where)}; there are {FORMS}")
+    return where
 
 
 async def _run(where: str, table: str, url: str, files: Any, metrics: tuple[str, int | None]) -> None:

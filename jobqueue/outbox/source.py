@@ -189,7 +189,7 @@ class Source:
 
     async def standing(self) -> Standing:
         """How far the outbox is behind. Raises Refused, Away."""
-        behind_s, refused = (await self._ask(self._standing, closed=[*_NONE]))[0]
+        behind_s, refused = (await self._ask(self._standing, closed=[*_NO_TOPIC]))[0]
         return Standing(max(0.0, float(behind_s or 0)), int(refused))
 
     @contextlib.asynccontextmanager
@@ -208,7 +208,9 @@ class Source:
         """The oldest rows of these slots that may be taken, up to MOST, with numbers above `after`. Raises Refused,
         Away."""
         slotted = {} if self._is_alone else {"slots": list(slots)}
-        return [Found(*row) for row in await self._ask(self._find, after=after, closed=[*_NONE, *closed], **slotted)]
+        return [
+            Found(*row) for row in await self._ask(self._find, after=after, closed=[*_NO_TOPIC, *closed], **slotted)
+        ]
 
     async def read(self, numbers: Sequence[int]) -> list[Row]:
         """Rows by their numbers. Raises Refused, Away."""
@@ -224,7 +226,7 @@ class Source:
                 await self._connected.execute(self._refuse, errors)
 
     async def _locked(self, closed: Sequence[str]) -> list[int]:
-        slots = [int(row[0]) for row in await self._ask(self._look, closed=[*_NONE, *closed])]
+        slots = [int(row[0]) for row in await self._ask(self._look, closed=[*_NO_TOPIC, *closed])]
         some = random.sample(slots, min(_MOST_SLOTS, len(slots)))
         if not some:
             return []
@@ -274,7 +276,7 @@ class Source:
             raise Away(str(cause).partition("\n")[0]) from error
 
 
-_NONE = ("\n",)  # the name of no topic: a list of SQL is not empty
+_NO_TOPIC = ("\n",)  # what no topic is called: SQL has no empty list
 _GIVEN = "SELECT slot FROM unnest(CAST(:slots AS int[])) AS slot"
 # By the table itself, whatever name it was given.
 _LOCK_OF_TABLE = "hashtext('jobqueue_outbox ' || CAST(CAST(CAST(:table AS regclass) AS oid) AS text))"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.test_packages import NODE, copy, run
+from tests.clients.test_packages import NODE, packed, project, run
 from tests.kit.redis_server import RedisServer
 from tests.kit.service import Client, ServiceProcess
 
@@ -25,11 +25,7 @@ COMPILER = ["typescript@7", "@types/node@20"]
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of a user: with our package as it would be published, and the others from npm."""
     folder = tmp_path_factory.mktemp("shop")
-    run(copy(NODE, folder), "npm", "pack", "--silent", "--pack-destination", str(folder))
-    (packed,) = folder.glob("*.tgz")
-    (folder / "package.json").write_text('{"type": "module"}')
-    run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", packed, *PACKAGES, *COMPILER)
-    return folder
+    return project(folder, packed(folder), *PACKAGES, *COMPILER)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import test_node_testing
-from tests.clients.test_packages import NODE, copy, run
+from tests.clients.test_packages import NODE, packed, project, run
 from tests.kit.service import Client, ServiceProcess
 
 PACKAGES = ["@opentelemetry/api@1", "@opentelemetry/sdk-trace-base@2", "@opentelemetry/context-async-hooks@2"]
@@ -17,24 +17,14 @@ FILES = sorted((NODE / "test/traces").glob("*.test.js"))
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our package as it would be published."""
-    folder = tmp_path_factory.mktemp("packed")
-    run(copy(NODE, folder), "npm", "pack", "--silent", "--pack-destination", str(folder))
-    (packed,) = folder.glob("*.tgz")
-    return packed
-
-
-def project(folder: Path, *packages: str | Path) -> Path:
-    """A project of a user, with these packages."""
-    (folder / "package.json").write_text('{"type": "module"}')
-    run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", *packages)
-    return folder
+    return packed(tmp_path_factory.mktemp("packed"))
 
 
 @pytest.fixture(scope="module")
-def traced(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return project(tmp_path_factory.mktemp("traced"), packed, *PACKAGES)
+def traced(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return project(tmp_path_factory.mktemp("traced"), package, *PACKAGES)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -54,8 +44,8 @@ client.close();
 """
 
 
-async def test_without_the_package_of_opentelemetry_an_add_has_no_headers(packed: Path, tmp_path: Path) -> None:
-    await asyncio.to_thread(project, tmp_path, packed)
+async def test_without_the_package_of_opentelemetry_an_add_has_no_headers(package: Path, tmp_path: Path) -> None:
+    await asyncio.to_thread(project, tmp_path, package)
     assert not (tmp_path / "node_modules/@opentelemetry").exists()
     (tmp_path / "program.js").write_text(PROGRAM)
     async with ServiceProcess("--test", workers=None) as service, Client(service.url) as client:

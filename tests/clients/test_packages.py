@@ -45,6 +45,20 @@ def copy(package: Path, folder: Path) -> Path:
     return Path(shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns(*_LEFT)))
 
 
+def packed(folder: Path) -> Path:
+    """The Node client as it would be published, in this folder."""
+    run(copy(NODE, folder), "npm", "pack", "--silent", "--pack-destination", str(folder))
+    (made,) = folder.glob("*.tgz")
+    return made
+
+
+def project(folder: Path, *packages: str | Path) -> Path:
+    """A project of a user of Node, with these packages."""
+    (folder / "package.json").write_text('{"type": "module"}')
+    run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", *packages)
+    return folder
+
+
 @pytest.fixture
 async def service(redis_server: RedisServer, redis: object) -> AsyncIterator[ServiceProcess]:
     async with ServiceProcess("--redis", redis_server.url) as service:
@@ -144,8 +158,8 @@ loaded.then(({ Client }) => console.log(typeof Client));
 
 
 def test_the_node_package_has_what_it_needs_and_no_more(tmp_path: Path) -> None:
-    (packed,) = json.loads(run(copy(NODE, tmp_path), "npm", "pack", "--dry-run", "--json"))
-    files = {each["path"] for each in packed["files"]}
+    (package,) = json.loads(run(copy(NODE, tmp_path), "npm", "pack", "--dry-run", "--json"))
+    files = {each["path"] for each in package["files"]}
     own = {str(file.relative_to(NODE)) for part in ("src", "types") for file in (NODE / part).rglob("*.*s")}
     assert files == {*own, "LICENSE", "README.md", "package.json"}
     assert not json.loads((NODE / "package.json").read_text()).get("dependencies")
@@ -175,13 +189,12 @@ def test_the_lines_of_the_node_readme_install_a_copy_and_leave_the_checkout_alon
 
 async def test_the_node_package_works_in_an_empty_folder(service: ServiceProcess, tmp_path: Path) -> None:
     def install_and_use() -> str:
-        run(copy(NODE, tmp_path), "npm", "pack", "--silent", "--pack-destination", str(tmp_path))
-        (packed,) = tmp_path.glob("*.tgz")
+        package = packed(tmp_path)
         shop = tmp_path / "shop"
         shop.mkdir()
         (shop / "package.json").write_text("{}")
         (shop / "program.mjs").write_text(NODE_PROGRAM)
-        run(shop, "npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", packed)
+        run(shop, "npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", package)
         (shop / "program.cjs").write_text(REQUIRED)
         assert run(shop, "node", "program.cjs") == "function\n"
         return run(shop, "node", "program.mjs", service.url)

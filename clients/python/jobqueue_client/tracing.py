@@ -181,7 +181,7 @@ class Traces:
             return (yield from call)
 
     def _received(self, pop: Mapping[str, Any], jobs: Sequence[_Message], begun_ns: int) -> None:
-        """Make the span of a pop that returned jobs. Pops without a job, such as polls in vain, have none."""
+        """Make the span of a pop that returned jobs. A pop without a job, such as an empty poll, has none."""
         if not jobs:
             return
         links = [link for job in jobs[:_MOST_LINKS] for link in _links(self._context_of(job.headers))]

@@ -22,9 +22,6 @@ from jobqueue_client.worker.stopping import Limits
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-_TTL_RAN_OUT = "the ttl ran out"
-"""Why a job died whose end has no reason."""
-
 
 class Work(NamedTuple):
     """What a worker runs: a handler for each topic, and the middleware around all of them."""
@@ -159,11 +156,12 @@ class Handlers:
             except Refused as refused:
                 end = Outcome("job.lost", None, lost_by(refused))
         died = state == "dead" and end.event != "job.buried"
+        if died and not end.reason:
+            end = end._replace(reason="the ttl ran out")
         self._report_end(job, end, seconds, error, died=died)
         self._limits.end()
         if traces is not None and span is not None:
-            reason = end.reason or (_TTL_RAN_OUT if died else None)
-            traces.ended(span, defect, event="job.died" if died else end.event, reason=reason)
+            traces.ended(span, defect, event="job.died" if died else end.event, reason=end.reason)
 
     def _report_end(
         self, job: Job, end: Outcome, seconds: float, error: BaseException | None = None, *, died: bool = False
@@ -181,7 +179,6 @@ class Handlers:
             case _ if not died:
                 self._report.job(end.event, job, **told, error=error)
         if died:
-            told["reason"] = end.reason or _TTL_RAN_OUT
             self._report.job("job.died", job, **told, error=error)
         if error is not None and (died or end.event == "job.buried"):
             self._report.death(job, told["reason"], error)
