@@ -68,13 +68,12 @@ def outbox_command(
     logs.set_up("info", log_format)
     logging.getLogger("jobqueue_client").setLevel(logging.ERROR)
     work = _run(where, table, url, files, (metrics_host, metrics_port))
-    from jobqueue.journal.store import Away  # noqa: PLC0415 - as above
     from jobqueue.journal.url import Refused  # noqa: PLC0415 - as above
 
     try:
         asyncio.run(work)
         return None
-    except (Refused, Away, ValueError) as error:
+    except (Refused, ValueError) as error:
         click.echo(f"Error: {error}", err=True)
     sys.exit(_NOT_BEGUN)
 

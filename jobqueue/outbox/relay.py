@@ -147,7 +147,7 @@ class Relay:
         self._delays = Sparing("outbox.row_put_off")
         self._sums: Counter[str] = Counter()
         self._looked_at = 0.0
-        self._is_up = True
+        self._trouble = ""  # why nothing can be handed on now
 
     def stop(self) -> None:
         """Take no more rows. Those that were sent are settled, unless that takes more than ten seconds."""
@@ -155,8 +155,12 @@ class Relay:
         self._source.written.set()
 
     async def run(self) -> None:
-        """Work until stopped. Raises Refused of the journal, or Away, if the outbox cannot be used when it begins."""
-        await self._source.open()
+        """Work until stopped. Raises Refused of the journal if the outbox cannot be used when it begins."""
+        try:
+            await self._source.open()
+        except Away as error:
+            self._note_down(error)
+            await self._source.close()
         log.info("outbox.started")
         work = asyncio.create_task(self._work())
         stopped = asyncio.create_task(self._stopping.wait())
@@ -178,15 +182,18 @@ class Relay:
         while not self._stopping.is_set():
             try:
                 async with asyncio.timeout(_PASS_S):
+                    if not self._source.is_open:
+                        await self._source.open()
                     is_idle = await self._pass()
+            # What was usable at the beginning is so again, sooner or later.
             except (Away, Unusable, JobQueueError, TimeoutError) as error:
                 pause_s = min(_LONGEST_S / 10, max(2 * pause_s, _LOOK_S))
                 self._note_down(error)
+                if not isinstance(error, JobQueueError):
+                    await self._source.close()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await self._stopping.wait()
-                if not isinstance(error, JobQueueError) and not self._stopping.is_set():
-                    await self._reconnect()
                 continue
             pause_s = 0.0
             self._note_up()
@@ -194,24 +201,17 @@ class Relay:
                 await self._wait_for_rows()
 
     def _note_down(self, error: Exception) -> None:
-        if self._is_up:
-            log.warning("outbox.down", reason=str(error) or "the database does not answer")
-        self._is_up = False
+        reason = str(error) or "the database does not answer"
+        if reason != self._trouble:
+            log.warning("outbox.down", reason=reason)
+        self._trouble = reason
         self._figures.up.set(0)
 
     def _note_up(self) -> None:
-        if not self._is_up:
+        if self._trouble:
             log.info("outbox.up")
-        self._is_up = True
+        self._trouble = ""
         self._figures.up.set(1)
-
-    async def _reconnect(self) -> None:
-        await self._source.close()
-        try:
-            async with asyncio.timeout(_PASS_S):
-                await self._source.open()
-        except (Away, Unusable, TimeoutError):  # what was usable at the beginning is so again, sooner or later
-            await self._source.close()
 
     async def _wait_for_rows(self) -> None:
         """Wait until the database reports rows, or it is time to look."""

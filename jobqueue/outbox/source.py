@@ -120,6 +120,11 @@ class Source:
         """SQLite has one relay, which holds a lock of a file beside the database."""
         return self._address.kind == "sqlite"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a connection, which may have broken unnoticed."""
+        return self._connection is not None
+
     async def open(self, *, works: bool = True) -> None:
         """Connect. `works`: whether rows will be taken. Raises Refused if the outbox cannot be used, Away if it cannot
         be reached."""

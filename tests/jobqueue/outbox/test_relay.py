@@ -166,6 +166,18 @@ async def test_rows_wait_for_a_service_that_is_away(outbox: Outbox, service: Ser
         await until(outbox.is_empty)
 
 
+@pytest.mark.parametrize("journal_database", ["postgresql", "mariadb"], indirect=True)
+async def test_a_relay_that_begins_without_its_database_waits_for_it(outbox: Outbox, service: ServiceProcess) -> None:
+    assert outbox.database.server
+    await outbox.write(*adds(["a"], due=time.time() + 3600))
+    await outbox.engine.dispose()
+    outbox.database.server.kill()
+    async with relaying(outbox, service.url) as figures:
+        await until(lambda: is_up(figures) == 0)
+        outbox.database.server.start()
+        await until(outbox.is_empty)
+
+
 class Killed:
     """Relays as processes, which are killed again and again."""
 
