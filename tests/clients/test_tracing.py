@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -241,7 +242,10 @@ async def test_a_handler_continues_the_trace_of_its_add(client: AsyncClient, spa
     assert spans.named("receive async") or spans.named("receive")
 
 
-async def test_failures_redeliveries_and_dead_letters_are_events(client: AsyncClient, spans: Spans, url: str) -> None:
+async def test_failures_redeliveries_and_dead_letters_are_events(
+    client: AsyncClient, spans: Spans, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("jobqueue_client"), "handlers", [Verbatim()])
     told: list[dict[str, Any]] = []
     worker = Worker(url, poll_s=1, on_event=lambda name, fields: told.append({"name": name, **fields}))
 
@@ -279,6 +283,13 @@ async def test_failures_redeliveries_and_dead_letters_are_events(client: AsyncCl
     process = spans.one("process broken")
     assert attributes(process)["error.type"].endswith("Unspeakable") and "jobqueue.dead_letter" in events(process)
     assert is_child(spans.one("settle broken"), process)
+
+
+class Verbatim(logging.Handler):
+    """A handler of a log that raises what the text of an exception raises."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert record.exc_info is None or str(record.exc_info[1])
 
 
 class Unspeakable(Exception):

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from jobqueue_client.errors import JobQueueError, Refused, ShuttingDown, Unauthorized, Unavailable, Unreachable
@@ -51,7 +52,11 @@ class Report:
         level = _LEVELS.get(name, logging.DEBUG)
         if self.logger.isEnabledFor(level):
             words = " ".join(f"{key}={value!r}" for key, value in fields.items() if key != "error")
-            self.logger.log(level, "%s %s", name, words, exc_info=trace)
+            try:
+                self.logger.log(level, "%s %s", name, words, exc_info=trace)
+            except Exception:  # from a handler of the log: the job must end all the same
+                with suppress(Exception):
+                    self.logger.log(level, "%s %s (its trace cannot be logged)", name, words)
         self._call("on_event", self._hooks.on_event, name, fields)
 
     def job(self, name: str, job: Job, *, trace: BaseException | None = None, **fields: Any) -> None:
