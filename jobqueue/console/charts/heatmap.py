@@ -82,7 +82,8 @@ def _levels(columns: Sequence[Column], begin: float, end: float, step_s: int) ->
     paths: defaultdict[int, list[str]] = defaultdict(list)
     for column in columns:
         left = max(LEFT, x(column.begin, begin, end))
-        width = x(min(column.begin + step_s, end), begin, end) - left - 0.5
+        # A column that has just begun is narrower than the gap after it.
+        width = max(x(min(column.begin + step_s, end), begin, end) - left - 0.5, 0.5)
         for place, count in enumerate(column.counts):
             if count:
                 level = sum(count >= least for least in leasts)

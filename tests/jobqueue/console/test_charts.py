@@ -82,6 +82,13 @@ def test_a_heatmap_of_two_days_adds_minutes_up_and_loses_none() -> None:
     assert sum(sum(column.counts) for column in map_.columns) == sum(range(2880))
 
 
+def test_a_column_of_a_heatmap_that_has_just_begun_is_a_rectangle() -> None:
+    found = _found(m0={0: 1})
+    found |= {"since": 7201.0 - 48 * 3600, "until": 7201.0}
+    (level,) = (level for level in heatmap(found, "due_to_ready").levels if level.path)
+    assert "h0.5v" in level.path and "--" not in level.path
+
+
 def _rates(*adds: int) -> dict[str, Any]:
     """An answer to `figures` of some minutes and one that is not over."""
     numbers = [dict.fromkeys(("adds", "deliveries", "finishes"), number) for number in adds]
