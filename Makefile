@@ -23,7 +23,7 @@ CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 GROUPS := chaos faults deploy brokers browser clients databases redis spark
 
 .DEFAULT_GOAL := help
-.PHONY: help help-bench setup setup-dev setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock dashboards pictures demo demo-spark
+.PHONY: help help-bench setup setup-dev setup-test run test test-all $(GROUPS:%=test-%) test-spark-old test-long mutants fuzz lint format docs man acl lock chart dashboards pictures demo demo-spark
 .PHONY: package clean vendor
 .PHONY: bench bench-before bench-explain bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
 .PHONY: bench-ten-million bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-limits bench-flood bench-refusals
@@ -192,6 +192,9 @@ gaps: setup  ## how long a worker of each client is deaf when one of two instanc
 docs: setup  ## regenerate docs/protocol.md and the clients' types of answers from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
 	$(BIN)/python -m jobqueue.reference.client_types
+
+chart: setup-test  ## regenerate the templates of deploy/helm from deploy/kubernetes
+	$(BIN)/python -m tests.deploy.kubernetes.chart
 
 dashboards: setup-test  ## regenerate the dashboards of deploy/grafana from dashboards.py
 	$(BIN)/python deploy/grafana/dashboards.py

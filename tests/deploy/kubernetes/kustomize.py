@@ -7,6 +7,11 @@ from typing import Any
 
 import yaml
 
+from tests.kit.service import ROOT
+
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+COMPONENTS = ["callbacks", "console", "journal"]
+
 Resource = dict[str, Any]
 
 _FEATURES = {

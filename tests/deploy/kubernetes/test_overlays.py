@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import pytest
 import yaml
 
 from jobqueue import __version__, settings
 from tests.deploy.images import dockerfile
-from tests.deploy.kubernetes.conftest import KUBERNETES, OVERLAYS, Overlay
+from tests.deploy.kubernetes.conftest import OVERLAYS, Overlay
+from tests.deploy.kubernetes.kustomize import KUBERNETES, build
 
 OLDEST, NEWEST = "1.25", kubernetes_validate.latest_version()
 
@@ -25,13 +27,14 @@ def test_kubernetes_knows_every_field_in_the_oldest_and_the_newest_version(overl
             kubernetes_validate.validate(resource, version, strict=True)
 
 
-def test_kustomize_makes_the_same_of_it_where_it_is_installed(overlay: Overlay) -> None:
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_kustomize_makes_the_same_of_it_where_it_is_installed(overlays: Path, name: str) -> None:
     """`kubectl` brings it; neither is in Debian 12 or on PyPI."""
     for program in (["kubectl", "kustomize"], ["kustomize", "build"]):
         if shutil.which(program[0]):
-            built = subprocess.run([*program, overlay.folder], capture_output=True, text=True, check=True).stdout
+            built = subprocess.run([*program, overlays / name], capture_output=True, text=True, check=True).stdout
             unhashed = re.sub(r"(?<=name: jobqueue)(-console)?-\w{10}$", r"\1", built, flags=re.MULTILINE)
-            assert _sorted([*yaml.safe_load_all(unhashed)]) == _sorted(overlay.resources)
+            assert _sorted([*yaml.safe_load_all(unhashed)]) == _sorted(build(overlays / name))
 
 
 def _sorted(value: Any) -> Any:
