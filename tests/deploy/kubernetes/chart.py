@@ -265,7 +265,10 @@ def _condition(having: AbstractSet[str], among: AbstractSet[str]) -> str:
     """When the chart is one of these overlays, if it is one of those."""
     if having == among:
         return ""
-    return next(condition for overlays, condition in _WHEN.items() if overlays & among == having)
+    for overlays, condition in _WHEN.items():
+        if overlays & among == having:
+            return condition
+    raise LookupError(f"no condition tells {sorted(having)} from the others of {sorted(among)}")
 
 
 def _first(variants: Mapping[str, Any]) -> Any:
@@ -280,7 +283,7 @@ def _key(item: Any) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and "{{" in value:
         return value
-    text: str = yaml.safe_dump(value, default_flow_style=True)
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")
 
 

@@ -199,6 +199,11 @@ def test_a_change_of_the_settings_replaces_the_pods_that_read_them() -> None:
     assert pods(charted(console))["jobqueue-console"] != before["jobqueue-console"]
 
 
+def test_the_volume_stays_when_the_release_is_uninstalled() -> None:
+    (claim,) = (each for each in charted(VALUES["single"]) if each["kind"] == "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
 def test_releases_in_one_namespace_have_nothing_in_common() -> None:
     one, other = (by_name(charted(VALUES["tls"] | ALL, release)) for release in ("shop", "x" * 53))
     assert one.keys().isdisjoint(other)
