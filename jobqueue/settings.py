@@ -81,7 +81,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     durability_timeout_s: Annotated[float, Meta(ge=0.001, le=30)] = 1.0
     data: str = "jobqueue-data"
     redis_server: str = ""
-    namespace: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$")] = "jq"
+    namespace: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}\Z")] = "jq"
     shards: Annotated[int, Meta(ge=0, le=fields.MOST_SHARDS)] = 0
     buckets: Annotated[int, Meta(ge=0, le=64)] = 0
     timer_awake_share: Annotated[float, Meta(ge=0, le=1)] = 0.1
@@ -466,8 +466,8 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             checked[name] = dialect_settings.read(value, source)
             continue
         try:
-            given = _items(value) if name in _LISTS and isinstance(value, str) else value
-            checked[name] = msgspec.convert(given, types[name], strict=not isinstance(value, str))
+            given = _items(value) if name in _LISTS and source == _ENVIRONMENT else value
+            checked[name] = msgspec.convert(given, types[name], strict=source != _ENVIRONMENT)
         except msgspec.ValidationError as error:
             place, fault = (
                 _entry(name, value, types[name]) if isinstance(value, dict) else (_named(name, source), str(error))

@@ -67,6 +67,7 @@ def test_a_reload_takes_over_sources_with_their_settings() -> None:
         ({"JOBQUEUE_PORT": "70000"}, "JOBQUEUE_PORT in the environment: Expected `int` <= 65535"),
         ({"JOBQUEUE_LOG_LEVEL": "loud"}, "JOBQUEUE_LOG_LEVEL in the environment"),
         ({"JOBQUEUE_NAMESPACE": "a b"}, "JOBQUEUE_NAMESPACE in the environment"),
+        ({"JOBQUEUE_NAMESPACE": "a\n"}, "JOBQUEUE_NAMESPACE in the environment"),
         ({"JOBQUEUE_DEFAULT_BACKOFF_S": "1,soon"}, "JOBQUEUE_DEFAULT_BACKOFF_S in the environment: Expected `float`"),
         ({"JOBQUEUE_CONFIG": "/nowhere.toml"}, "/nowhere.toml cannot be read"),
     ],
@@ -106,6 +107,14 @@ def test_a_file_that_is_not_toml_is_told_with_its_place(tmp_path: Path) -> None:
     file.write_text("port = \n")
     with pytest.raises(SettingsError, match=r"bad\.toml is not TOML.*line 1"):
         load({}, str(file), {})
+
+
+@pytest.mark.parametrize(
+    "text", ['port = "8000"', 'allow_open = "true"', 'default_backoff_s = "1,5"', 'open_paths = "/a"']
+)
+def test_only_the_environment_has_numbers_and_lists_as_text(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match=r"jobqueue\.toml: Expected .*got `str`"):
+        load_file(tmp_path, text)
 
 
 def load_file(tmp_path: Path, text: str) -> Settings:

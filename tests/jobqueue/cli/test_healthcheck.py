@@ -203,7 +203,7 @@ async def test_what_cannot_be_asked_is_told_apart_from_what_is_unhealthy(
         ({}, 'port = 1\nhost = "10.0.0.1"\nsocket = "/a"\n', {}),
         ({}, "port = 1", {"JOBQUEUE_PORT": "2", "JOBQUEUE_SOCKET": "/b"}),
         ({}, 'port = 1\nsocket = "/a"', {"JOBQUEUE_SOCKET": ""}),
-        ({"port": "3"}, "port = 1", {"JOBQUEUE_PORT": "2"}),
+        ({"port": 3}, "port = 1", {"JOBQUEUE_PORT": "2"}),
         ({"host": "10.0.0.3"}, 'host = "10.0.0.1"', {"JOBQUEUE_HOST": "10.0.0.2"}),
         ({}, "port = 1", {"JOBQUEUE_PORT": "tcp://10.0.0.1:8000", "JOBQUEUE_PORT_8000_TCP": "tcp://10.0.0.1:8000"}),
         ({}, "", {"JOBQUEUE_TLS_CERT": "/cert.pem", "JOBQUEUE_TLS_KEY": "/key.pem"}),
@@ -211,12 +211,13 @@ async def test_what_cannot_be_asked_is_told_apart_from_what_is_unhealthy(
     ],
 )
 def test_it_reads_the_settings_as_serve_does(
-    flags: dict[str, str], toml: str, environment: Mapping[str, str], tmp_path: Path
+    flags: dict[str, str | int], toml: str, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "jobqueue.toml"
     file.write_text(toml)
     chosen = settings.load(flags, str(file), environment)
-    place = healthcheck.place_of(flags, str(file), environment)
+    typed = {name: str(value) for name, value in flags.items()}
+    place = healthcheck.place_of(typed, str(file), environment)
     assert (place.host, place.port, place.tls_cert) == (chosen.host, chosen.port, chosen.tls_cert)
     assert place.socket == ("" if flags else chosen.socket)
 
