@@ -189,9 +189,10 @@ gaps: setup  ## how long a worker of each client is deaf when one of two instanc
 
 ##@ Write again what is generated
 
-docs: setup  ## regenerate docs/protocol.md and the clients' types of answers from the docstrings and types
+docs: setup  ## regenerate docs/protocol.md, the clients' types of answers and the schema of settings files
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
 	$(BIN)/python -m jobqueue.reference.client_types
+	$(BIN)/python -m jobqueue.reference.settings_schema
 
 chart: setup-test  ## regenerate the templates of deploy/helm from deploy/kubernetes
 	$(BIN)/python -m tests.deploy.kubernetes.chart

@@ -31,6 +31,23 @@ SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
 
 Seconds = Annotated[float, Meta(ge=0)]
 _Path = Annotated[str, Meta(pattern=r"^/[!-~]*\Z")]
+_HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
+_HOST = _HOST_NAME.replace("a-z", "A-Za-z")
+_OWN_PORT = r"http:.*:80\Z|https:.*:443\Z"  # browsers leave it out
+_ORIGIN = rf"(?!{_OWN_PORT})[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?"
+_BASE_PATH = r"(?:/[A-Za-z0-9._~-]+)*/?"
+_HEADER = r"[A-Za-z0-9-]*"
+
+
+def _described(pattern: str) -> Meta:
+    """A pattern for the schema of settings files only: the service has better words than msgspec for a misfit."""
+    return Meta(extra_json_schema={"pattern": rf"^(?:{pattern})\Z"})
+
+
+_Origin = Annotated[str, _described(_ORIGIN)]
+_Host = Annotated[str, _described(_HOST)]
+_BasePath = Annotated[str, _described(_BASE_PATH)]
+_Header = Annotated[str, _described(_HEADER)]
 Ladder = Annotated[tuple[fields.Delay, ...], Meta(max_length=fields.MOST_STEPS)]
 Rate = Annotated[float, Meta(ge=0.001, le=100_000)]
 Concurrency = Annotated[int, Meta(ge=1)]
@@ -63,8 +80,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     allow_open: bool = False
     tokens_file: str = ""
     open_paths: tuple[_Path, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[_Origin, ...] = ()
+    allowed_hosts: tuple[_Host, ...] = ()
     tls_cert: str = ""
     tls_key: str = ""
     tls_client_ca: str = ""
@@ -108,14 +125,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     console_hosts: tuple[str, ...] = ()
     console_title: Annotated[str, Meta(max_length=60)] = "jobqueue"
     console_colour: Literal["grey", "blue", "green", "amber", "red", "purple"] = "grey"
-    console_base_path: str = "/"
+    console_base_path: _BasePath = "/"
     console_read_only: bool = False
     console_bodies: Literal["shown", "hidden"] = "shown"
     console_tls_cert: str = ""
     console_tls_key: str = ""
     trusted_proxies: tuple[str, ...] = ()
-    console_user_header: str = ""
-    console_groups_header: str = ""
+    console_user_header: _Header = ""
+    console_groups_header: _Header = ""
     console_roles: dict[str, str] = {}
     log_body_views: bool = False
     traces: Literal["off", "otlp"] = "off"
@@ -205,12 +222,6 @@ TABLES = ("topics", "virtual_topics", "protocols", "console_roles")
 """These can only be set in a file."""
 _LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts", "console_hosts", "trusted_proxies")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
-_HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
-_HOST = re.compile(_HOST_NAME, re.IGNORECASE)
-_BASE_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
-_HEADER = re.compile(r"[A-Za-z0-9-]+")
-_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
-_DEFAULT_PORTS = {("http", "80"), ("https", "443")}
 # JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN the token that it and the clients send; the
 # secret is that of `jobqueue callbacks`, the outbox the database of `jobqueue outbox`.
 _NOT_SETTINGS = {
@@ -355,13 +366,13 @@ def _check_virtual(settings: Settings) -> None:
 def _check_browsers(settings: Settings) -> None:
     """Raises SettingsError for an origin or a host that no browser sends, and that would therefore never match."""
     for origin in settings.allowed_origins:
-        if not _ORIGIN.fullmatch(origin) or (origin.split(":")[0], origin.rpartition(":")[2]) in _DEFAULT_PORTS:
+        if not re.fullmatch(_ORIGIN, origin):
             raise SettingsError(
                 f"allowed_origins: {origin!r} is not an origin such as https://queue.example or http://localhost:3000:"
                 " in small letters, without a path, and without the port if it is the scheme's own"
             )
     for host in settings.allowed_hosts:
-        if not _HOST.fullmatch(host):
+        if not re.fullmatch(_HOST, host):
             raise SettingsError(f"allowed_hosts: {host!r} is not a host name such as queue.example, without a port")
 
 
@@ -385,11 +396,11 @@ def _check_console_port(settings: Settings) -> None:
 
 def _check_console(settings: Settings) -> None:
     for host in settings.console_hosts:
-        if not (_HOST.fullmatch(host) or _is_ipv6(host)):
+        if not (re.fullmatch(_HOST, host) or _is_ipv6(host)):
             raise SettingsError(
                 f"console_hosts: {host!r} is not a host such as console.example, without a scheme and a port"
             )
-    if not _BASE_PATH.fullmatch(settings.console_base_path):
+    if not re.fullmatch(_BASE_PATH, settings.console_base_path):
         raise SettingsError(f"console_base_path: {settings.console_base_path!r} is not a path such as /queue")
     if bool(settings.console_tls_cert) != bool(settings.console_tls_key):
         raise SettingsError("console_tls_cert and console_tls_key go together: a certificate and its key")
@@ -404,7 +415,7 @@ def _check_sign_on(settings: Settings) -> None:
             raise SettingsError(f"trusted_proxies: {error}") from None
     headers = {name: getattr(settings, name) for name in ("console_user_header", "console_groups_header")}
     for name, header in headers.items():
-        if header and not _HEADER.fullmatch(header):
+        if not re.fullmatch(_HEADER, header):
             raise SettingsError(f"{name}: {header!r} is not the name of a header, such as X-Forwarded-User")
     together = {**headers, "console_roles": settings.console_roles}
     missing = [name for name, value in {**together, "trusted_proxies": settings.trusted_proxies}.items() if not value]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import shell_completion
 
-import jobqueue
 from buckets.errors import JobQueueError
 from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from jobqueue.process import Lifecycle
 
 
-_SETTINGS_FILE = Path(jobqueue.__file__).parent / "reference" / "jobqueue.toml"
 _VARIABLE = "_JOBQUEUE_COMPLETE"  # with which a shell asks click for completions
 _LOADED = {
     "bash": '~/.bashrc: eval "$(jobqueue completion bash)"',
@@ -50,12 +48,16 @@ _LOADED = {
 
 
 @click.command("config", short_help="Print a settings file with every setting and its default")
-def config_command() -> None:
+@click.option("--schema", is_flag=True, help="print the JSON Schema of settings files instead, for editors")
+def config_command(schema: bool) -> None:
     """Print a settings file with every setting and its default, for `serve --config`.
 
-    Keep the lines that you change: a setting that is not in the file has its default.
+    Keep the lines that you change: a setting that is not in the file has its default. Its first line names the schema
+    for editors: `jobqueue config --schema > jobqueue.schema.json` puts the schema beside it.
     """
-    click.echo(_SETTINGS_FILE.read_bytes(), nl=False)
+    from jobqueue.reference import settings_schema  # noqa: PLC0415 - the reference loads every command
+
+    click.echo(settings_schema.text() if schema else settings_schema.EXAMPLE.read_bytes(), nl=False)
 
 
 @click.command(

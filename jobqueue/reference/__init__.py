@@ -1,7 +1,7 @@
 """The reference of the native protocol, made from the schema and the commands, as entries, Markdown and OpenAPI.
 
 A command's text is its docstring in `commands`, its fields are in `schema.params` and its answers in `schema.answers`;
-the text of a code is the docstring of its error.
+the text of a code is the docstring of its error. Beside it: the schema of settings files.
 """
 
 from __future__ import annotations
@@ -65,3 +65,11 @@ def _errors(root: type[JobQueueError]) -> Iterator[type[JobQueueError]]:
 def _text(thing: Any) -> str:
     """A docstring in one line."""
     return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def end_patterns(schema: Any) -> None:
+    """Write the end of a text as JSON Schema has it, `$`, in all patterns of a schema."""
+    if isinstance(schema, dict) and isinstance(schema.get("pattern"), str):
+        schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        end_patterns(part)

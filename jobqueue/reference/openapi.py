@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from jobqueue.errors import BAD_HTTP_STATUS, STATUS, BadHttp
 from jobqueue.protocols.command import protocol
-from jobqueue.reference import Entry, codes, entries
+from jobqueue.reference import Entry, codes, end_patterns, entries
 from jobqueue.schema import answers
 from jobqueue.schema.checks import KEEPS_BODY
 
@@ -133,9 +132,7 @@ def _schemas() -> Schema:
     _, schemas = msgspec.json.schema_components(
         [*(entry.kind for entry in entries()), *_answers(), answers.Refusal], ref_template=_REF
     )
-    for schema in _parts(schemas):
-        if isinstance(schema.get("pattern"), str):  # the end of the text is $ in JSON Schema
-            schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
+    end_patterns(schemas)
     for entry in entries():
         _complete(schemas[entry.kind.__name__], entry)
     keeps_body = {"properties": {"if_exists": {"enum": [*KEEPS_BODY]}}, "required": ["if_exists"]}
@@ -146,11 +143,3 @@ def _schemas() -> Schema:
 def _complete(schema: Schema, entry: Entry) -> None:
     schema["description"] = entry.does
     schema["x-answers"] = [_ref(shape) for shape in entry.answers]  # a single path for all commands cannot express this
-
-
-def _parts(schema: Any) -> Iterator[Schema]:
-    """A schema and all of its parts."""
-    if isinstance(schema, dict):
-        yield schema
-    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from _parts(part)

@@ -123,14 +123,17 @@ def load_file(tmp_path: Path, text: str) -> Settings:
     return load({}, str(file), {})
 
 
-def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_away(tmp_path: Path) -> None:
-    text = (ROOT / "conf/jobqueue.toml").read_text()
-    plain, example = text.split("\n#\n", 1)
+def without_comment_signs() -> str:
+    """The file in conf with its example of policies and protocols."""
+    plain, example = (ROOT / "conf/jobqueue.toml").read_text().split("\n#\n", 1)
     plain = "\n".join(
         line for line in plain.splitlines() if not line.startswith(("topics =", "virtual_topics =", "protocols ="))
     )
-    example = re.sub(r"^#  +#.*$|^# ?", "", example, flags=re.MULTILINE)
-    settings = load_file(tmp_path, plain + "\n" + example)
+    return plain + "\n" + re.sub(r"^# ?", "", example, flags=re.MULTILINE)
+
+
+def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_away(tmp_path: Path) -> None:
+    settings = load_file(tmp_path, without_comment_signs())
     assert settings.topics["example-poll-payment"].backoff_s == (15, 15, 30, 180)
     assert all(
         getattr(settings.topics["example-poll-payment"], name) is not None

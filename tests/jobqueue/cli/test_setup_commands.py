@@ -23,6 +23,12 @@ async def test_config_prints_a_file_that_serve_takes(tmp_path: Path) -> None:
     assert settings.load(file=str(file), environment={}) == settings.Settings()
 
 
+async def test_config_prints_the_schema_that_the_first_line_of_the_file_names() -> None:
+    ran = await Shell("").run("config", "--schema")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (ROOT / "conf" / "jobqueue.schema.json").read_text()
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """A PATH on which `jobqueue` is this project's."""
