@@ -66,10 +66,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"autoscaling": {"min": 0, "max": 3}}, "autoscaling.min: Must be greater than or equal to 1"),
     ({"autoscaling": {"min": 12}}, "autoscaling: Has a dependency on max"),
     ({"autoscaling": {"min": 4, "max": 3}}, "autoscaling: min is greater than max"),
-    (
-        {"single": {"enabled": True}, "autoscaling": {"min": 1, "max": 2}},
-        "single: one pod with a Redis",
-    ),
+    ({"single": {"enabled": True}, "autoscaling": {"min": 1, "max": 2}}, "single: one pod with a Redis"),
     ({"single": {"enabled": True}, "journal": {"enabled": True}}, "single: the journal needs a Redis of yours"),
     ({"single": {"storage": "0Gi"}}, "single.storage: Does not match pattern"),
     ({"callbacks": {"topic": ""}}, "callbacks.topic: String length"),
@@ -148,7 +145,7 @@ def test_with_tls_callbacks_and_console_speak_it(tmp_path: Path) -> None:
         assert f"Usage: jobqueue {name}" in run(*JOBQUEUE, *container["args"], "--help", cwd=tmp_path)
 
 
-def test_the_values_in_the_readme_are_such() -> None:
+def test_the_chart_accepts_the_values_in_the_readme() -> None:
     (text,) = re.findall(r"```yaml\n(image:.*?)```", (ROOT / "deploy" / "README.md").read_text(), re.DOTALL)
     values = yaml.safe_load(text)
     resources = charted(values)
