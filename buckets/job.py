@@ -72,7 +72,15 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.DEAD, State.FINISHED): {"take", "finish", "end_life"},
     # `export`: moved to another Redis; `end_life`: ended again after a failover.
     (State.DELAYED, State.DELETED): {"delete", "finish", "purge", "export", "end_life", "apply_operation"},
-    (State.READY, State.DELETED): {"delete", "finish", "purge_ready", "export", "end_life", "apply_operation"},
+    (State.READY, State.DELETED): {
+        "delete",
+        "finish",
+        "purge_ready",
+        "purge_blocked",
+        "export",
+        "end_life",
+        "apply_operation",
+    },
     (State.RESERVED, State.DELETED): {"delete", "purge", "end_life", "apply_operation"},
     (State.DEAD, State.DELETED): {"delete", "finish", "purge", "trim_dead", "export", "end_life", "apply_operation"},
 }
@@ -152,6 +160,11 @@ class Tag(enum.IntEnum):
     TRACE = 9  # text: trace context
     READY = 10  # 6 bytes, ms: since when it was ready again; only in the reply to a pop
     NOTE = 11  # bytes: data that a dialect keeps with the job
+    KEY = 12  # 2 bytes: how many jobs of the key may run at a time; 4 bytes: us between their deliveries; text: the key
+
+
+KEY_LIMITS = 6
+"""The bytes of a key's limits in the optional field, before the key."""
 
 
 @dataclass(slots=True)
@@ -176,6 +189,9 @@ class NewJob:
     note: bytes = b""  # up to 64 bytes, which the queue does not read
     keeps_body: bool = False  # its tombstone keeps the body and all other fields, unless it is purged
     is_copy: bool = False  # made by an add to a virtual topic, which its record notes
+    key: str = ""  # jobs of a topic with the same key run one after the other; without `@`; empty for none
+    key_concurrency: int = 1  # how many of them may run at a time; 0 for any number
+    key_gap_us: int = 0  # the least time between their deliveries
 
 
 @dataclass(slots=True)
@@ -286,6 +302,11 @@ class Job:
     @property
     def note(self) -> bytes:
         return self.optional.get(Tag.NOTE, b"")
+
+    @property
+    def key(self) -> str | None:
+        raw = self.optional.get(Tag.KEY)
+        return None if raw is None else raw[KEY_LIMITS:].decode("utf-8", "replace")
 
     @property
     def ttl(self) -> int | None:

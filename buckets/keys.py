@@ -17,6 +17,8 @@ FAMILIES = {
     "BUCKET": "b:",  # + n             zset: id -> ms
     "SLICE": "s:",  # + n             zset: bounds of slices (lua/include/slices.lua); + n:bound   zset: id -> ms
     "READY": "r:",  # + priority:topic  list: number:id
+    "HOLDERS": "kh:",  # + topic         zset: key@id of a job that holds its key -> 0 (lua/include/by_key.lua)
+    "BLOCKED": "kb:",  # + topic         zset: key@order:id of a ready job whose key is busy -> 0
     "DEAD": "d:",  # + topic         zset: id -> ms when it died
     "COUNTS": "c:",  # + topic         hash: jobs by state, totals ever
     "DUE": "h:",  # + topic         hash: pending jobs by minute (`m…`) or hour (`h…`) of their due time
@@ -70,6 +72,12 @@ class Keys:
 
     def ready(self, priority: int, topic: str) -> str:
         return f"{self.tag}{FAMILIES['READY']}{priority}:{topic}"
+
+    def holders(self, topic: str) -> str:
+        return self.tag + FAMILIES["HOLDERS"] + topic
+
+    def blocked(self, topic: str) -> str:
+        return self.tag + FAMILIES["BLOCKED"] + topic
 
     def dead(self, topic: str) -> str:
         return self.tag + FAMILIES["DEAD"] + topic

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag, Verb
+from buckets.job import DEFAULT_RETENTION_MS, KEY_LIMITS, Cause, Job, Kind, NewJob, State, Tag, Verb
 from buckets.layout import (
     DELIVERY_FIELDS,
     EVENT_BODY,
@@ -120,7 +120,7 @@ def _has_optional(job: NewJob) -> bool:
     return bool(
         job.retention_ms != DEFAULT_RETENTION_MS
         or job.ttl_ms is not None
-        or (job.backoff_ms or job.headers or job.tags or job.note)
+        or (job.backoff_ms or job.headers or job.tags or job.note or job.key)
     )
 
 
@@ -137,6 +137,9 @@ def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
         yield Tag.TAGS, job.tags
     if job.note:
         yield Tag.NOTE, job.note
+    if job.key:
+        limits = job.key_concurrency.to_bytes(2, "big") + job.key_gap_us.to_bytes(4, "big")
+        yield Tag.KEY, limits + job.key.encode()
 
 
 def pack_ladder(delays_ms: Iterable[int]) -> bytes:
@@ -264,6 +267,7 @@ _LUA = {
     "HOLDS": _lua(_HOLDS),
     "COPY": _lua(_COPY),
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},
+    "KEY_LIMITS": _lua(KEY_LIMITS),
     "DEFAULT_RETENTION": _lua(DEFAULT_RETENTION_MS),
     "FAR": _lua(FAR_MS),
     **{f"VERB_{verb.name}": _lua(verb) for verb in Verb},

@@ -27,8 +27,8 @@ from buckets.scripts import Value
 
 _FIELDS = 100  # counts per script
 
-_STATES = [state.word.encode() for state in LIVE]
-# The totals balance: created + replaced = delayed + ready + reserved + dead + finished + deleted.
+_STATES = [*(state.word.encode() for state in LIVE), b"blocked"]
+# The totals balance: created + replaced = delayed + ready + blocked + reserved + dead + finished + deleted.
 _TOTALS = (b"created", b"replaced", b"finished", b"deleted")
 _NUMBER = re.compile(rb"0|-?[1-9][0-9]{0,17}")
 
@@ -277,9 +277,10 @@ class JobCheck:
 
 
 async def check_entries(shard: CheckedShard, found: FoundKeys) -> None:
-    """Check the entries of buckets, slices and dead letters against the records of their jobs."""
+    """Check the entries of buckets, slices, dead letters and keys against the records of their jobs."""
     slices = sorted(found.names["SLICE"])  # the bounds of a bucket before its slices
-    for family, names in (("b", found.names["BUCKET"]), ("s", slices), ("d", found.names["DEAD"])):
+    by_family = {"b": found.names["BUCKET"], "s": slices, "d": found.names["DEAD"]}
+    for family, names in (by_family | {"kh": found.names["HOLDERS"], "kb": found.names["BLOCKED"]}).items():
         for name in names:
             shard.progress("entries", 0)
             async for page in shard.pages.members(shard.tag + family.encode() + b":" + name):

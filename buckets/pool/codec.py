@@ -27,7 +27,7 @@ _NEW_REPLIES = {word.encode() for word in _NEW}
 # All of a job except its id, its time and its body.
 _KIND = attrgetter(
     *("topic", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms", "retention_ms", "headers", "tags"),
-    *("if_exists", "most_pending", "note", "keeps_body", "is_copy"),
+    *("if_exists", "most_pending", "note", "keeps_body", "is_copy", "key", "key_concurrency", "key_gap_us"),
 )
 _MOST_KINDS = 256  # remembered, each of at most 4 KB
 _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record

@@ -43,6 +43,7 @@ RANGES = (
 )
 _RANGES = tuple(name for name, _ in RANGES)
 _LIVE = tuple(state.word for state in LIVE)
+_BLOCKED = "blocked"  # ready jobs that wait for their keys, which are not counted as ready in Redis
 _ENDS_MS = [end * 1000 for _, end in RANGES if end is not None]
 
 
@@ -62,6 +63,8 @@ class Stats:
     totals: dict[str, int]
     oldest_ready_ms: int | None
     due: dict[str, int]
+    blocked: int = 0
+    """How many of the ready jobs wait for their keys."""
     waits_ms: list[int] = field(default_factory=list)
     """How long the first ready jobs have waited; empty unless requested."""
 
@@ -218,10 +221,12 @@ class Topics:
 
     async def counts_in(self, shard: int, name: str) -> dict[State, int]:
         """As `counts`, for one shard."""
-        missing = [None] * len(LIVE)
+        missing = [None] * (len(LIVE) + 1)
         key = self.pool.keys[shard].counts(name)
-        numbers = await self._read(missing, "HMGET", key, *(state.word for state in LIVE))
-        return {state: number_in(number) for state, number in zip(LIVE, numbers, strict=True)}
+        *numbers, blocked = await self._read(missing, "HMGET", key, *_LIVE, _BLOCKED)
+        counts = {state: number_in(number) for state, number in zip(LIVE, numbers, strict=True)}
+        counts[State.READY] += number_in(blocked)
+        return counts
 
     async def _told(self, names: Sequence[str]) -> list[Topic]:
         if not names:
@@ -504,6 +509,8 @@ def _no_figures() -> Stats:
 
 def _sorted(stats: Stats) -> Stats:
     """Move totals, which were counted among the jobs by state, to where they belong."""
+    stats.blocked = stats.counts.pop(_BLOCKED, 0)
+    stats.counts[State.READY.word] = stats.counts.get(State.READY.word, 0) + stats.blocked
     stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in _LIVE}
     stats.counts = {word: stats.counts.get(word, 0) for word in _LIVE}
     return stats

@@ -28,14 +28,17 @@ _TURN_S = 0.1  # the longest wait before a page's next script
 _LONGEST_LEASE_MS = 2 * 86_400_000  # twice the longest ttr: the clock may have gone back
 _READY_ENTRIES = 150  # entries that one script removes from a list
 _BYTES_A_SCRIPT = 1 << 20
+BLOCKED = 10
+"""The `number` of a position among the ready jobs that wait for their keys."""
 _INDEX = re.compile(r"[0-9]{0,15}")
 _TIME = re.compile(r"(-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-][0-9]{1,3})?|-?inf)?")
 _ENTRY = re.compile(r"[\x00-\xff]*", re.S)  # bytes, each as the character with this code: an entry need not be text
 
 
 class Position(NamedTuple):
-    """A position in a walk: just after an entry of an index. For ready jobs, `number`, `at` and `entry` are priority,
-    index in the list and entry; for others, bucket, time (a number as text) and id. Empty fields mean the beginning."""
+    """A position in a walk: just after an entry of an index. For ready jobs, `number`, `at` and `entry` are priority
+    (or `BLOCKED`), index in the list and entry; for others, bucket, time (a number as text) and id. Empty fields mean
+    the beginning."""
 
     state: int
     shard: int
@@ -65,7 +68,8 @@ class Purged:
 class Sought(NamedTuple):
     """The jobs that a walk is for: jobs of a topic, in one state or all live ones, in one shard or all, from a time on
     (ms since the epoch), with ids that begin with a prefix. `back`: for states that are ordered by time, the latest
-    jobs first, from that time back."""
+    jobs first, from that time back. `in_order`: ready jobs that wait for their keys come after the others, as in pops;
+    otherwise first, so that the walk misses none that gets its key meanwhile."""
 
     topic: str
     state: State | None = None
@@ -73,6 +77,7 @@ class Sought(NamedTuple):
     since_ms: int | None = None
     prefix: str = ""
     back: bool = False
+    in_order: bool = False
 
 
 class Walk:
@@ -84,7 +89,7 @@ class Walk:
 
     def has(self, position: Position) -> bool:
         """Whether the position is possible in this namespace; a position from outside may be anything."""
-        numbers = range(10) if position.state == State.READY else range(self._pool.buckets)
+        numbers = range(BLOCKED + 1) if position.state == State.READY else range(self._pool.buckets)
         at = _INDEX if position.state == State.READY else _TIME
         return (
             position.state in LIVE
@@ -109,9 +114,10 @@ class Walk:
     ) -> Page:
         """Up to `count` jobs of a topic (up to `room` bytes, but at least one job), in one state or in all live states
         one after the other, in one shard or in all, with ids that begin with a prefix. Delayed and reserved jobs are
-        ordered by their time, dead ones by the time of their death, ready ones as in a pop. `since_ms`: for a walk over
-        one state that is ordered by time, where the walk begins in each shard."""
-        sought = Sought(topic, state, shard, since_ms, prefix)
+        ordered by their time, dead ones by the time of their death, ready ones as in a pop, followed by those that wait
+        for their keys, by key. `since_ms`: for a walk over one state that is ordered by time, where the walk begins in
+        each shard."""
+        sought = Sought(topic, state, shard, since_ms, prefix, in_order=True)
         begin = position or self._begin(sought)
         page, looks, times = Page(next=begin), 0, Times(Topics(self._pool), topic)
         while page.next is not None and len(page.jobs) < count and not (room <= 0 and page.jobs):
@@ -240,6 +246,14 @@ class Walk:
         position = purged.next
         assert position is not None
         topic, number, begun = sought.topic, position.number, position.begun
+        if number == BLOCKED:
+            after = position.entry.encode("latin-1")
+            last, count = await self._call(
+                "purge_blocked", position, topic=topic, begun=begun, page=_READY_ENTRIES, entry=after
+            )
+            later = position._replace(entry=last.decode("latin-1"))
+            purged.next = later if last else self._after(sought, position)
+            return int(count)
         taken, count = await self._call(
             "purge_ready", position, topic=topic, priority=number, begun=begun, page=_READY_ENTRIES
         )
@@ -267,6 +281,8 @@ class Walk:
 
     def _script_at(self, position: Position, sought: Sought) -> tuple[str, dict[str, Any]]:
         entry = position.entry.encode("latin-1")
+        if position.state == State.READY and position.number == BLOCKED:
+            return "peek_blocked", {"entry": entry}
         if position.state == State.READY:
             return "peek_ready", {"priority": position.number, "place": int(position.at or 0), "entry": entry}
         after = {"after_at": position.at, "after_bucket": position.number, "after_id": entry}
@@ -281,13 +297,14 @@ class Walk:
 
     def _first(self, sought: Sought, state: int, shard: int, begun: int = 0) -> Position:
         at = "" if sought.since_ms is None else _before(sought.since_ms)
-        return Position(int(state), shard, 9 if state == State.READY else 0, at, begun=begun)
+        first = (9 if sought.in_order else BLOCKED) if state == State.READY else 0
+        return Position(int(state), shard, first, at, begun=begun)
 
     def _after(self, sought: Sought, position: Position) -> Position | None:
         """The beginning of the next list, shard or state, or None if this was the last."""
         state, shard, number, *_, begun = position
-        if state == State.READY and number > 0:
-            return position._replace(number=number - 1, at="", entry="")
+        if state == State.READY and number != (BLOCKED if sought.in_order else 0):
+            return position._replace(number=number - 1 if number else BLOCKED, at="", entry="")
         if sought.shard is None and shard + 1 < len(self._pool.keys):
             return self._first(sought, state, shard + 1, begun)
         if sought.state is None and state < LIVE[-1]:

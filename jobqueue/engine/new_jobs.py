@@ -149,6 +149,7 @@ def new_copy(policies: Policies, command: params.Add, job_id: str, topic: str) -
 assert [field.name for field in fields(NewJob)] == [
     *("id", "topic", "body", "delay_ms", "due_ms", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms"),
     *("retention_ms", "headers", "tags", "if_exists", "most_pending", "note", "keeps_body", "is_copy"),
+    *("key", "key_concurrency", "key_gap_us"),
 ]
 
 

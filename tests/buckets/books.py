@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from buckets.job import LIVE, Job, State
+from buckets.job import LIVE, Job, State, Tag
 from buckets.keys import Keys
 from buckets.layout import SCHEDULE
 from buckets.pool.pool import Pool
@@ -18,6 +18,15 @@ _KEEPS_BODY = 0x08  # the flag of a record whose tombstone keeps the body
 _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
 
 
+def _most(job: Job) -> int:
+    """How many jobs of its key may run at a time; 0 for any number."""
+    return int.from_bytes(job.optional[Tag.KEY][:2], "big")
+
+
+def _blocked_entry(job: Job) -> str:
+    return f"{job.key}@{job.due:015d}{job.created:015d}{job.number:010d}:{job.id}"
+
+
 class Books:
     """Everything in one shard."""
 
@@ -27,6 +36,7 @@ class Books:
         self.bins: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
         self.ready: dict[tuple[int, str], list[str]] = {}
         self.zsets: dict[str, dict[str, int]] = {}
+        self.by_key: dict[str, list[str]] = {}
         self.hashes: dict[str, dict[bytes, int]] = {}
         self.schedules: dict[str, Schedule] = {}
         self.have_occurrences: set[str] = set()
@@ -42,6 +52,9 @@ class Books:
             if family == "j":
                 self._record(rest, stored.value)
                 assert (stored.ends_in_ms == -1) == (self.jobs[rest].state in LIVE), rest
+            elif family in ("kh", "kb"):
+                self.by_key[f"{family}:{rest}"] = [entry.decode() for entry in stored.value[::2]]
+                assert set(stored.value[1::2]) == {b"0"}, name
             elif family in ("b", "s", "d"):
                 pairs = zip(stored.value[::2], stored.value[1::2], strict=True)
                 self.zsets[f"{family}:{rest}"] = {member.decode(): int(score) for member, score in pairs}
@@ -73,7 +86,12 @@ class Books:
             name = f"h{job.next // 3_600_000}" if hourly else f"m{job.next // 60_000}"
             self.bins[job.topic][name.encode()] += 1
 
+    def blocked(self, job: Job) -> bool:
+        """Whether a ready job waits for its key."""
+        return _blocked_entry(job) in self.by_key.get(f"kb:{job.topic}", ())
+
     def check(self, now_ms: int) -> None:
+        self._check_keys()
         self._check_schedules(now_ms)
         self._check_slices()
         self._check_zsets()
@@ -115,6 +133,28 @@ class Books:
                 home |= entries
         assert not found, "slices without bounds"
 
+    def _check_keys(self) -> None:
+        """Each key has its holders, at most as many as it may have, and a job is blocked only if there is no room."""
+        holders: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        blocked: defaultdict[tuple[str, str], list[Job]] = defaultdict(list)
+        for job in self.jobs.values():
+            if job.key is None or job.own_ttr == 0:
+                continue
+            if job.state is State.READY and self.blocked(job):
+                blocked[job.topic, job.key].append(job)
+            elif job.state in (State.READY, State.RESERVED) or (job.state is State.DELAYED and job.deliveries):
+                holders[job.topic, job.key].append(job.id)
+        wanted: defaultdict[str, list[str]] = defaultdict(list)
+        for (topic, key), ids in holders.items():
+            wanted[f"kh:{topic}"] += [f"{key}@{each}" for each in ids]
+        for (topic, key), jobs in blocked.items():
+            wanted[f"kb:{topic}"] += map(_blocked_entry, jobs)
+            first = min(jobs, key=lambda job: (job.due, job.created, job.number))
+            assert 0 < _most(first) <= len(holders[topic, key]), f"{first.id} is blocked, and {key} is not busy"
+        assert {name: sorted(found) for name, found in self.by_key.items()} == {
+            name: sorted(each) for name, each in wanted.items()
+        }
+
     def _check_zsets(self) -> None:
         expected: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for job in self.jobs.values():
@@ -133,21 +173,27 @@ class Books:
         )
         for job in self.jobs.values():
             found = entries[job.priority, job.topic, f"{job.number}:{job.id}"]
-            if job.state is State.READY:
+            if job.state is State.READY and self.blocked(job):
+                assert found == 0, f"{job.id} is blocked and has an entry"
+            elif job.state is State.READY:
                 over = job.ttl is not None and job.due + job.ttl <= now_ms
                 assert found == 1 or (over and found == 0), f"{job.id} has {found} entries"
             elif job.state is State.RESERVED:
                 assert found == 0, f"the entry of {job.id} was left behind"
 
+    def _counted(self, job: Job) -> str:
+        return "blocked" if job.state is State.READY and self.blocked(job) else job.state.word
+
     def _check_counts(self) -> None:
-        live = Counter((job.topic, job.state) for job in self.jobs.values() if job.state in LIVE)
+        live = Counter((job.topic, self._counted(job)) for job in self.jobs.values() if job.state in LIVE)
+        words = [*(state.word for state in LIVE), "blocked"]
         topics = {job.topic for job in self.jobs.values()} | {n[2:] for n in self.hashes if n[0] == "c"}
         for topic in topics:
             # A tombstone may outlive its topic.
             counts = Counter({field.decode(): n for field, n in self.hashes.get(f"c:{topic}", {}).items()})
-            for state in LIVE:
-                assert counts[state.word] == live[topic, state], f"{topic}: {state.word}"
-            alive = sum(counts[state.word] for state in LIVE)
+            for word in words:
+                assert counts[word] == live[topic, word], f"{topic}: {word}"
+            alive = sum(counts[word] for word in words)
             assert counts["created"] + counts["replaced"] == alive + counts["finished"] + counts["deleted"], topic
             if counts["ready"] == 0:
                 assert not any(of == topic for _, of in self.ready), f"{topic} has ready lists and no ready job"

@@ -67,6 +67,8 @@ class Life:
     keeps_body: bool = False
     bucket: int = 0  # observed, not decided here
     hourly: bool = False
+    number: int = 0  # of its newest entry in a ready list
+    holds: bool = False  # its key
     since: int | None = None  # `next` as a command found it; None: it is as it was
 
     def ttl_over(self, now_ms: int) -> bool:
@@ -85,13 +87,22 @@ class Life:
             return self.due + self.new.ttl_ms
         return None
 
+    def is_bound(self) -> bool:
+        """Whether it holds its key or waits for it."""
+        if not self.new.key or self.new.ttr_ms == 0:
+            return False
+        returned = self.state is State.DELAYED and self.deliveries > 0
+        return self.state in (State.READY, State.RESERVED) or returned
+
     def is_plain(self) -> bool:
         """Whether it is delayed, was never popped, and its timer has nothing to decide."""
-        return self.state is State.DELAYED and not (self.lease or self.keeps_body or self.new.ttl_ms is not None)
+        unusual = self.lease or self.keeps_body or self.new.ttl_ms is not None or self.new.key
+        return self.state is State.DELAYED and not unusual
 
     def has_optional(self) -> bool:
         new = self.new
-        return bool(new.retention_ms != DEFAULT_RETENTION_MS or new.backoff_ms or new.headers or new.tags or self.note)
+        fields = (new.backoff_ms, new.headers, new.tags, self.note, new.key)
+        return bool(new.retention_ms != DEFAULT_RETENTION_MS or any(fields))
 
     def has_body(self) -> bool:
         return self.state not in TOMBSTONES or self.keeps_body
@@ -173,6 +184,7 @@ class Model:
         self.arrows: Counter[Arrow] = Counter()  # the moves that happened
         self.verb = Verb.ADD  # of the command that runs
         self.told: list[Told] = []  # the events of the moves, in their order
+        self.met: dict[tuple[int, str, str], None] = {}  # the keys of the script that runs, by shard and topic
 
     @property
     def now_ms(self) -> int:
@@ -209,6 +221,27 @@ class Model:
     def _list(self, life: Life) -> list[str]:
         return self.ready[shard_of(life.new.id, self.shards), life.new.topic, life.new.priority]
 
+    def _meet_key(self, life: Life) -> None:
+        if life.is_bound():
+            self.met[self._shard(life), life.new.topic, life.new.key] = None
+
+    def is_blocked(self, life: Life) -> bool:
+        """Whether it waits for its key."""
+        return life.state is State.READY and life.is_bound() and not life.holds
+
+    def settle_keys(self) -> None:
+        """What a script does at its end: the next jobs of the keys that it met get them."""
+        for shard, topic, key in self.met:
+            lives = [life for life in self.lives.values() if (life.new.topic, life.new.key) == (topic, key)]
+            lives = [life for life in lives if self._shard(life) == shard]
+            blocked = [life for life in lives if self.is_blocked(life)]
+            for life in sorted(blocked, key=lambda life: (life.due, life.created, life.number, life.new.id)):
+                if 0 < life.new.key_concurrency <= sum(each.holds for each in lives):
+                    break
+                life.holds = True
+                self._list(life).append(life.new.id)
+        self.met.clear()
+
     def _become(self, life: Life, state: State) -> None:
         self._leave(life)
         self.arrows[life.state, state] += 1
@@ -222,6 +255,8 @@ class Model:
         else:
             self._tell(life, self.verb, life.state, state, was)
         life.state, life.since = state, None
+        life.holds = life.is_bound() and (life.holds or state is State.RESERVED)
+        self._meet_key(life)
 
     def _tell(self, life: Life, verb: Verb, before: int, after: int, was: int) -> None:
         self.told.append((life.new.id, verb, before, after, was))
@@ -231,6 +266,7 @@ class Model:
         self.told += [("", verb, 0, 0, until)] * self.shards
 
     def _leave(self, life: Life) -> None:
+        self._meet_key(life)
         if life.state is State.READY and life.new.id in self._list(life):
             self._list(life).remove(life.new.id)
 
@@ -242,7 +278,9 @@ class Model:
     def _to_ready(self, life: Life, *, front: bool = False) -> None:
         self._become(life, State.READY)
         life.next = self.now_ms
-        self._list(life).insert(0 if front else len(self._list(life)), life.new.id)
+        life.number = (life.number + 1) % 2**32
+        if not self.is_blocked(life):
+            self._list(life).insert(0 if front else len(self._list(life)), life.new.id)
 
     def _die(self, life: Life, cause: Cause, kept: Cause | None = None) -> None:
         self._become(life, State.DEAD)
@@ -436,6 +474,7 @@ class Model:
         due += later if due > self.now_ms and not new.due_ms else 0
         life = Life(new, State.DELAYED, created, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         life.note, life.keeps_body = new.note, new.keeps_body
+        life.number = old.number if old else (self.now_us + bool(new.key) * self._total(life)["created"]) % 2**32
         self.lives[new.id] = life
         if due <= self.now_ms:
             self._to_ready(life)
@@ -512,7 +551,12 @@ class Model:
     def limited(self, look: Look) -> set[tuple[str, str]]:
         """The topics whose limits keep ready jobs back from a pop that was carried out."""
         found = ((topic, room.spent) for topic, room in look.room.items())
-        return {(topic, limit) for topic, limit in found if limit and self.counts(topic)[State.READY.word]}
+        ready = {
+            topic
+            for _, topic, _ in self.ready
+            if any(self._counts_as_ready(life, 0, topic) for life in self.lives.values())
+        }
+        return {(topic, limit) for topic, limit in found if limit and topic in ready}
 
     def _count_left(self, shard: int, last: str | None, look: Look) -> None:
         ready = {life.new.id for life in self.lives.values() if self._counts_as_ready(life, shard, last)}
@@ -541,7 +585,7 @@ class Model:
 
     def _counts_as_ready(self, life: Life, shard: int, topic: str | None) -> bool:
         at = (life.state, shard_of(life.new.id, self.shards), life.new.topic)
-        return at == (State.READY, shard, topic)
+        return not self.is_blocked(life) and at == (State.READY, shard, topic)
 
     def pop(self, look: Look, ttr_ms: int | None, worker: str) -> list[dict[str, Any]]:
         """Deliver what was found; returns the facts of the jobs as the worker gets them."""
@@ -564,11 +608,17 @@ class Model:
         topic = life.new.topic
         if topic in self.limits and self._room(topic, ttr_ms).spent:
             return ("LIMITED",)
+        if life.new.key and life.new.ttr_ms and not life.holds:
+            of_key = [each for each in self.lives.values() if (each.new.topic, each.new.key) == (topic, life.new.key)]
+            busy = sum(each.holds for each in of_key if self._shard(each) == self._shard(life))
+            if 0 < life.new.key_concurrency <= busy:
+                return ("LIMITED",)
         self._spend(topic, 1)
         if life.state is State.DEAD:
             life.attempts = life.step = 0
         if life.state is not State.READY:
             life.due = life.next = self.now_ms
+        life.number = (life.number + 1) % 2**32
         return self._deliver(life, ttr_ms, worker)
 
     def _deliver(self, life: Life, ttr_ms: int | None, worker: str) -> dict[str, Any]:
@@ -912,8 +962,14 @@ class Model:
 
     def _in_state(self, topic: str, state: State) -> list[str]:
         if state is State.READY:
-            keys = [(shard, topic, priority) for shard in range(self.shards) for priority in range(9, -1, -1)]
-            return [job_id for key in keys for job_id in self.ready[key]]
+            found: list[str] = []
+            for shard in range(self.shards):
+                found += [each for priority in range(9, -1, -1) for each in self.ready[shard, topic, priority]]
+                lives = [life for life in self.lives.values() if (self._shard(life), life.new.topic) == (shard, topic)]
+                lives = [life for life in lives if self.is_blocked(life)]
+                lives.sort(key=lambda life: (life.new.key, life.due, life.created, life.number, life.new.id))
+                found += [life.new.id for life in lives]
+            return found
         lives = [life for life in self.lives.values() if (life.state, life.new.topic) == (state, topic)]
         lives.sort(
             key=lambda life: (self._shard(life), life.next, state is not State.DEAD and life.bucket, life.new.id)

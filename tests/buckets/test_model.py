@@ -86,10 +86,28 @@ odd_jobs = st.builds(
     if_exists=st.sampled_from(["keep", "replace", "replace", "renew", "reject", "later", "later", "sooner"]),
     most_pending=st.sampled_from([0, 0, 0, 1, 2]),
     note=st.sampled_from([b"", b"", b"n", bytes(64)]),
+    key=st.sampled_from(["", "", "k"]),
+    key_concurrency=st.sampled_from([1, 1, 2, 0]),
     keeps_body=st.booleans(),
     is_copy=st.booleans(),
 )
-new_jobs = st.one_of(plain_jobs, odd_jobs)
+# Of few keys, so that they wait for each other.
+keyed_jobs = st.builds(
+    NewJob,
+    ids,
+    st.just("t"),
+    st.just(b"keyed"),
+    delay_ms=st.sampled_from([0, 0, 0, 1_000]),
+    ttr_ms=st.sampled_from([1_000, 1_000, 60_000, 0]),
+    priority=st.sampled_from([4, 4, 9]),
+    tries=st.sampled_from([0, 2]),
+    backoff_ms=st.sampled_from([(), (1_000,)]),
+    ttl_ms=st.sampled_from([None, None, None, 1_500]),
+    if_exists=st.sampled_from(["replace", "keep", "renew", "sooner"]),
+    key=st.sampled_from(["k", "k", "k", "key:2"]),
+    key_concurrency=st.sampled_from([1, 1, 2]),
+)
+new_jobs = st.one_of(plain_jobs, keyed_jobs, odd_jobs)
 # One job, or one job in each topic with ids that are equal up to their `@`.
 groups = st.one_of(
     new_jobs.map(lambda new: [new]),
@@ -226,6 +244,7 @@ class Comparison(RuleBasedStateMachine):
     @invariant()
     def time_goes_on(self) -> None:
         type(self).steps += 1
+        self.model.settle_keys()
         self.compare_events()
         self.go(1)
 
@@ -309,6 +328,7 @@ class Comparison(RuleBasedStateMachine):
             jobs[0].due_ms = self.model.now_ms + at
         answers = self.run(self.pool.add(jobs, within))
         assert [answer_of(answer) for answer in answers] == [self.model.add(new, within) for new in jobs]
+        self.model.settle_keys()
         for job_id in {new.id for new in jobs}:
             self.see(job_id)
 
@@ -318,6 +338,7 @@ class Comparison(RuleBasedStateMachine):
         results = self.run(self.pool.add_groups(some, within))
         answers = [list(map(answer_of, each)) if isinstance(each, list) else [answer_of(each)] for each in results]
         assert answers == [self.model.add_group(group, within) for group in some]
+        self.model.settle_keys()
         for job_id in {new.id for group in some for new in group}:
             self.see(job_id)
 
@@ -337,6 +358,7 @@ class Comparison(RuleBasedStateMachine):
                 break
         assert answer == (look.ids, look.left, look.opens_us)
         expected = self.model.pop(look, ttr_ms, worker)
+        self.model.settle_keys()
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
         assert {each[:2] for each in popped.limited} == self.model.limited(look)
         self.hand_out(popped.jobs)
@@ -470,6 +492,7 @@ class Comparison(RuleBasedStateMachine):
         except JobQueueError as error:
             answer = answer_of(error)
         assert answer == expected
+        self.model.settle_keys()
         self.see(job_id)
 
     @rule(some=some_id, which=leases, ttr_ms=st.sampled_from([None, None, 500, 7_000]), within=withins)
@@ -640,6 +663,7 @@ class Comparison(RuleBasedStateMachine):
                 met: list[str] = []
                 moved, wait_us, handed = self.run(self.pool.due(shard, bucket, some, met))
                 *answer, expected = self.model.due(shard, bucket, some)
+                self.model.settle_keys()
                 assert ([moved, wait_us, set(met)], list(map(len, handed))) == (answer, list(map(len, expected)))
                 self.occur(shard, bucket, met)
                 for job, each in zip(itertools.chain(*handed), itertools.chain(*expected), strict=True):

@@ -17,7 +17,18 @@ LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
 READERS = (
-    *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
+    *(
+        "get",
+        "explain",
+        "stats",
+        "peek",
+        "peek_ready",
+        "peek_blocked",
+        "audit",
+        "find_orphans",
+        "read_workers",
+        "check_leases",
+    ),
     *("read_instances", "read_number", "read_stream", "walk", "totals", "known", "read_schedules", "count_live"),
     *("audit_schedules", "read_figures", "read_operations", "count_topics", "count_due", "lacking"),
 )
@@ -30,7 +41,8 @@ NOT_REPEATABLE = (
     *("undefine", "forget_occurrences", "add_figures", "change_operation", "apply_operation"),
 )
 OWN_KEY = re.compile(
-    r"(JOB|BUCKET|SLICE|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|OPERATION) \.\. |"
+    r"(JOB|BUCKET|SLICE|READY|HOLDERS|BLOCKED|DEAD|COUNTS|DUE|LOCK|PAUSED|PERMITS|WORKERS|ALIAS|OCCURRENCES|FIGURES|"
+    r"OPERATION) \.\. |"
     r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|CARDS|COUNTER|TOKENS|ACTIONS|SCHEDULES|FIGURED|OPERATIONS|"
     r"meta|list|set|slices|source\.(?:set|slices)|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
     r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"

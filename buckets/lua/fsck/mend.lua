@@ -4,7 +4,7 @@
 -- returns: {now, counted, wanted, faults}; see include/fsck/faults.lua
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves faults append place
+-- include: clock indexes planned_writes record moves faults append place by_key key_order
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -38,6 +38,7 @@ local function mend(job, id, fault)
     return false
   end
   if fault == 'no_timer' then rehouse(job) end
+  if job.key and uses_key(job) and not holds_key(job) then mend_key(job) end
   if in_bucket(job) then
     schedule(job)
   elseif job.state == dead then

@@ -4,15 +4,20 @@
 -- returns: a list of the ids, or of the names of schedules
 -- fails: never
 -- repeat: yes
--- include: orphans indexes
+-- include: orphans indexes planned_writes by_key
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local family = ARGV[2]  -- string: b for a bucket's set, s for a slice, d for dead letters, o for the sets of occurrences
-local which = ARGV[3]  -- string: the bucket's number, with the slice's bound, or the topic, or empty
-local ids = {unpack(ARGV, 4)}  -- strings: entries of the index, or names of schedules
+local by = ARGV[2]  -- string: the instance and any actor, recorded in events
+local family = ARGV[3]  -- string: b for a bucket's set, s for a slice, d for dead letters, o for the sets of occurrences
+local which = ARGV[4]  -- string: the bucket's number, with the slice's bound, or the topic, or empty
+local ids = {unpack(ARGV, 5)}  -- strings: entries of the index, or names of schedules
 local found, set = orphans(family, which, ids)
 if set and #found > 0 then redis.call('ZREM', set, unpack(found)) end
+if family == 'kh' and #found > 0 then  -- the next jobs get their keys
+  for _, entry in ipairs(found) do plan_of({topic = which, key = string.match(entry, '^[^@]*')}) end
+  commit()
+end
 if family == 's' then
   local bucket, bound = string.match(which, '^(%d+):(.*)$')
   if bound and redis.call('EXISTS', set) == 0 then index('ZREM', SLICE .. bucket, bound) end

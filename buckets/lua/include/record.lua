@@ -32,6 +32,11 @@ local function apply_optional(job, raw, at)
   job.ttl = fields[TAG_TTL] and struct.unpack('>I6', fields[TAG_TTL])
   job.retention = fields[TAG_RETENTION] and struct.unpack('>I4', fields[TAG_RETENTION])
   job.own_ttr = fields[TAG_TTR] and struct.unpack('>I4', fields[TAG_TTR])
+  local key = fields[TAG_KEY]
+  if key and (job.own_ttr or job.ttr) > 0 then  -- a job that is never reserved waits for no other
+    job.most, job.gap = struct.unpack('>HI4', key)
+    job.key = string.sub(key, KEY_LIMITS + 1)
+  end
 end
 
 -- The job that a string holds, or nil if the string is not a record of ours; the second value is how many bytes must be read

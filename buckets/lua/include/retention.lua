@@ -6,7 +6,9 @@ local function retention_in(front, at)
   at = at + 2
   while at + 2 <= last and last <= #front do
     local tag, size = struct.unpack('>BH', front, at)
-    if tag == TAG_TTL or tag == TAG_TTR or (tag == TAG_BACKOFF and (size == 0 or size % 6 > 0)) then return nil end
+    if tag == TAG_TTL or tag == TAG_TTR or tag == TAG_KEY or (tag == TAG_BACKOFF and (size == 0 or size % 6 > 0)) then
+      return nil
+    end
     if tag == TAG_RETENTION then
       if size ~= 4 or at + 6 > last then return nil end
       retention = struct.unpack('>I4', front, at + 3)

@@ -43,11 +43,22 @@ local function is_unmarked(topic) return now_ms - (index('ZSCORE', TOPICS, topic
 -- The fast path is for new jobs without a group, which nearly all jobs are. As in fast_path.lua, there is no table for each
 -- job and hardly a function, and whatever like jobs share is made once. In case of doubt, all jobs take the complete path,
 -- before anything is written; both have the same result.
--- `keys`: those of the jobs. Each job must end its group, have a body, have no limit of pending jobs, and have an unknown id.
+-- `keys`: those of the jobs. Each job must end its group, have a body, have no limit of pending jobs, have an unknown id, and
+-- have no key (see by_key.lua).
+local function has_key(front)
+  local flags, _, _, length = string.byte(front, 3, 6)
+  local at = flags % 32 >= OPTIONAL and SHORT + length + 3 or #front
+  while at < #front do
+    local tag, size = struct.unpack('>BH', front, at)
+    if tag == TAG_KEY then return true end
+    at = at + 3 + size
+  end
+  return false
+end
 local alone, run, keys = true, 1, {}
 while alone and run < #jobs do
   local how = jobs[run + 1]
-  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1' and how ~= 'later' and how ~= 'sooner'
+  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1' and how ~= 'later' and how ~= 'sooner' and not has_key(jobs[run + 4])
   local last = run + 2 + 3 * jobs[run]
   for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
   run = last + 3
@@ -175,6 +186,12 @@ local function complete_path()
   local function begin(job, when, old)
     job.due, job.bucket = due_at(when), home
     job.number = old and old.number or NEW_NUMBER
+    if job.key and not old then
+      -- Between jobs of a key that are due at the same time and were created at the same time, the number decides; so it also
+      -- counts the jobs that were created before. (This is still greater than all numbers of an earlier life.)
+      local created = tonumber(index('HGET', COUNTS .. job.topic, 'created')) or 0
+      job.number = (NEW_NUMBER + created + (under(plan.counts, job.topic).created or 0)) % 4294967296
+    end
     job.lease = old and old.lease or 0
     if job.lease > 0 then job.header = LONG end
     job.state = job.due <= now_ms and ready or delayed

@@ -4,7 +4,7 @@
 -- returns: the record as it is now
 -- fails: NOT_FOUND [state], RESERVED reserved, WRONG_STATE finished, LIMITED limit us (see `reached` in limits.lua)
 -- repeat: no
--- include: clock indexes planned_writes record deliver_job within limits permits
+-- include: clock indexes planned_writes record deliver_job within limits permits by_key
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -26,6 +26,9 @@ for at = 1, #limits, 4 do
   if limits[at] == job.topic then limit = limit_of(unpack(limits, at, at + 3)) end
 end
 local which, opens_in = reached(limit)
+if not which and job.key and not holds_key(job) and job.most > 0 and holders_of(job) >= job.most then
+  which, opens_in = 'per_key', UNKNOWN
+end
 if which then return redis.error_reply('LIMITED ' .. which .. ' ' .. whole(opens_in)) end
 if job.state == dead then job.attempts, job.step = 0, 0 end
 job.number = (job.number + 1) % 4294967296  -- makes entries in ready lists stale, even those of an earlier life

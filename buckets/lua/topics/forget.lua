@@ -16,7 +16,7 @@ local function in_use(topic)
   local ends = redis.pcall('GET', PAUSED .. topic)
   local is_over = type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or now_ms + 1) <= now_ms
   if (ends and not is_over) or redis.call('EXISTS', DEAD .. topic) > 0 then return true end
-  for _, jobs in ipairs(index('HMGET', COUNTS .. topic, 'delayed', 'ready', 'reserved', 'dead')) do
+  for _, jobs in ipairs(index('HMGET', COUNTS .. topic, 'delayed', 'ready', 'blocked', 'reserved', 'dead')) do
     if jobs and jobs ~= '0' then return true end
   end
   return false

@@ -50,7 +50,8 @@ async def contents(redis: Redis) -> dict[bytes, bytes]:
 
 
 async def fill(pool: Pool, clock: HeldClock) -> None:
-    """A job in each state: delayed, far, ready, mortal (ready, with a ttl), reserved, dead, finished, deleted."""
+    """A job in each state: delayed, far, ready, mortal (ready, with a ttl), reserved, dead, finished, deleted;
+    and a reserved one that holds its key, and one that waits for it."""
     await add(pool, "dead", ttl_ms=1)
     clock.advance(1)
     await tick_all(pool)
@@ -58,6 +59,9 @@ async def fill(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "finished")
     assert await popped_ids(pool) == ["reserved", "finished"]
     await finish(pool, "finished")
+    await add(pool, "holder", "k", key="7")
+    await add(pool, "blocked", "k", key="7")
+    assert await popped_ids(pool, "k") == ["holder"]
     await add(pool, "delayed", delay_ms=60_000)
     await add(pool, "far", delay_ms=90_000_000)
     await pool.slice(0, (await get(pool, "far")).bucket, 0, 100)
@@ -283,6 +287,32 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
 }
 
 
+HOLDERS, BLOCKED = "{jq:0}:kh:k", "{jq:0}:kb:k"
+FAULTS |= {
+    "holders that are gone": ({"unindexed", "stuck"}, lambda redis, pool: redis.read("DEL", HOLDERS)),
+    "a holder with a score": ({"unindexed"}, lambda redis, pool: redis.read("ZADD", HOLDERS, 5, "7@holder")),
+    "a stranger among the holders": ({"orphan"}, lambda redis, pool: redis.read("ZADD", HOLDERS, 0, "8@nobody")),
+    "a holder whose record is gone": (
+        {"orphan", "miscounted"},
+        lambda redis, pool: redis.read("DEL", pool.keys[0].job("holder")),
+    ),
+    "holders of another type": (
+        {"spoilt", "unindexed", "stuck"},
+        lambda redis, pool: _replace(redis, HOLDERS, "SET", "x"),
+    ),
+    "jobs that wait for a key and are not among them": (
+        {"unindexed"},
+        lambda redis, pool: redis.read("DEL", BLOCKED),
+    ),
+    "a stranger among those that wait for a key": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", BLOCKED, 0, f"7@{0:040d}:nobody"),
+    ),
+    "a job that waits and has its key": (
+        {"orphan", "miscounted", "unlisted"},
+        lambda redis, pool: redis.read("ZADD", HOLDERS, 0, "7@blocked"),
+    ),
+}
 SCHEDULES = "{jq:0}:schedules"
 FAULTS |= {
     "a schedule whose entry is gone": (
@@ -380,7 +410,7 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     await fill(pool, clock)
     before = await contents(redis)
     report = await fsck(pool, repair=True)
-    assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 8, 1)
+    assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 10, 2)
     assert await contents(redis) == before
 
 

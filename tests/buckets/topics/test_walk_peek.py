@@ -582,7 +582,7 @@ async def test_a_position_that_cannot_be_is_recognised(subtests: pytest.Subtests
         Position(1, -1),
         Position(1, 0, 8),
         Position(1, 0, -1),
-        Position(2, 0, 10),
+        Position(2, 0, 11),
         Position(2, 0, -1),
         Position(2, 0, 4, "-1"),
         Position(2, 0, 4, "1.5"),

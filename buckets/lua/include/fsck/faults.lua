@@ -1,4 +1,4 @@
--- include: clock indexes append place record slices
+-- include: clock indexes append place record slices key_order
 -- What a record requires of the indexes, and what the indexes lack. Only reads.
 -- The job of an id, as far as its record can be read; otherwise nil, and whether something else is stored under the id.
 local function inspect(id)
@@ -43,6 +43,19 @@ local function place_fault(job, buckets)
   return at and 'misdated' or 'unindexed'
 end
 
+-- Whether a ready job waits for its key.
+local function is_blocked(job)
+  return job.key and job.state == ready and score_in(HOLDERS .. job.topic, holder(job)) ~= 0
+end
+
+local function key_fault(job)
+  if not job.key or not uses_key(job) or score_in(HOLDERS .. job.topic, holder(job)) == 0 then return nil end
+  if job.state ~= ready or score_in(BLOCKED .. job.topic, blocked_entry(job)) ~= 0 then return 'unindexed' end
+  local busy = redis.pcall('ZLEXCOUNT', HOLDERS .. job.topic, range_of(job.key))
+  busy = type(busy) == 'number' and busy or 0
+  return (job.most == 0 or busy < job.most) and 'stuck' or nil
+end
+
 -- The name of the histogram bin for the due time of a job; empty unless the job is delayed.
 local function bin_of(job)
   if job.state ~= delayed then return '' end
@@ -60,14 +73,15 @@ local function survey(ids, buckets, mend)
     if end_is then append(found, id, end_is) end
     local gone = end_is and mend(job, id, end_is)
     if job and not gone and end_is ~= 'contradictory' then
-      local place = place_fault(job, buckets)
+      local blocked = is_blocked(job)
+      local place = place_fault(job, buckets) or key_fault(job)
       if place then
         append(found, id, place)
         mend(job, id, place)
       end
-      local name = WORDS[job.state] .. ' ' .. bin_of(job) .. ' ' .. job.topic
+      local name = (blocked and 'blocked' or WORDS[job.state]) .. ' ' .. bin_of(job) .. ' ' .. job.topic
       numbers[name] = (numbers[name] or 0) + 1
-      if job.state == ready and not (job.ttl and job.due + job.ttl <= now_ms) then
+      if job.state == ready and not blocked and not (job.ttl and job.due + job.ttl <= now_ms) then
         append(wanted, job.priority .. ':' .. job.topic, string.format('%d:%s', job.number, id), whole(job.next))
       end
     end

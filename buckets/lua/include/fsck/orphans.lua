@@ -1,4 +1,4 @@
--- include: faults place schedules slices
+-- include: faults place schedules slices key_order
 -- The names of schedules that do not exist, but whose sets of occurrences do. Only reads.
 local function forgotten(names)
   local found = {}
@@ -17,11 +17,12 @@ local function has_slice(slices, bound)
 end
 
 -- The entries of an index that no record confirms, and the key of the index. Only reads. `family`: b for a bucket's set, s for a
--- slice, d for dead letters; `which`: the bucket's number, with the slice's bound, or the topic. Without a bound, the family s
--- stands for the bounds of a bucket's slices. For the family o, see `forgotten`.
+-- slice, d for dead letters, kh and kb for the holders of keys and the jobs that wait for keys; `which`: the bucket's number,
+-- with the slice's bound, or the topic. Without a bound, the family s stands for the bounds of a bucket's slices. For the
+-- family o, see `forgotten`.
 local function orphans(family, which, ids)
   if family == 'o' then return forgotten(ids) end
-  local set, found = ({b = BUCKET, s = SLICE, d = DEAD})[family] .. which, {}
+  local set, found = ({b = BUCKET, s = SLICE, d = DEAD, kh = HOLDERS, kb = BLOCKED})[family] .. which, {}
   local function belongs(job)
     if family == 'b' then return in_bucket(job) and job.bucket == tonumber(which) end
     if family == 's' then
@@ -38,6 +39,14 @@ local function orphans(family, which, ids)
   local function is_right(id)
     if family == 's' and not string.find(which, ':') then return score_in(set, id) == 0 and has_slice(set, id) end
     if family == 'b' and string.sub(id, 1, 1) == SCHEDULE then return is_scheduled(string.sub(id, 2)) end
+    if family == 'kh' then
+      local job = inspect(string.match(id, '@(.+)$') or '')
+      return job and job.topic == which and job.key and uses_key(job) and holder(job) == id
+    end
+    if family == 'kb' then
+      local job = inspect(id_of(id) or '')
+      return is_blocked_as(job, which, id) and score_in(HOLDERS .. which, holder(job)) ~= 0
+    end
     local job = inspect(id)
     return job and belongs(job)
   end

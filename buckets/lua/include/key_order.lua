@@ -1,0 +1,30 @@
+-- How the sets of by_key.lua name jobs, and which jobs they hold.
+-- Whether a job in this state holds its key or is blocked. A delayed job does only if it was delivered, and comes back.
+local function uses_key(job)
+  return job.state == ready or job.state == reserved or (job.state == delayed and job.deliveries > 0)
+end
+
+local function holder(job) return job.key .. '@' .. job.id end
+
+-- The order is the due time, then that of the adds. Its parts have as many digits as the largest values.
+local function blocked_entry(job)
+  return job.key .. string.format('@%015d%015d%010d:', job.due, job.created, job.number) .. job.id
+end
+
+-- The id in an entry of a blocked job; nil for an entry of another program.
+local function id_of(entry) return string.match(entry, '^[^@]+@%d+:(.+)$') end
+
+-- Whether a job, or nil, is the one of an entry of a topic.
+local function is_blocked_as(job, topic, entry)
+  return job and job.state == ready and job.topic == topic and job.key and blocked_entry(job) == entry
+end
+
+-- Whether a job comes before another of its key.
+local function runs_before(job, other)
+  if job.due ~= other.due then return job.due < other.due end
+  if job.created ~= other.created then return job.created < other.created end
+  return job.number < other.number
+end
+
+-- The range of a key's entries in the order of members: no key contains an `@`, and `A` follows it.
+local function range_of(key) return '[' .. key .. '@', '(' .. key .. 'A' end
