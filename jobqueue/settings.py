@@ -54,6 +54,12 @@ Concurrency = Annotated[int, Meta(ge=1)]
 DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
+class PerKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of each key of a topic."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=65_535)] = 1
+
+
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of one topic; for unset ones, the settings of all topics apply."""
 
@@ -68,6 +74,7 @@ class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
     dead_age_s: DeadAgeS | None = None
     rate: Rate | None = None
     concurrency: Concurrency | None = None
+    per_key: PerKey = PerKey()
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -41,6 +41,10 @@ class Standing:
     """Ready: entries of its list before it, or -1 if it is not among the first MOST_BEFORE."""
     above: int | None = None
     """Ready: entries of the topic's lists of higher priority."""
+    ahead: int | None = None
+    """Ready, but its key is busy: how many jobs of the key are before it or hold the key."""
+    holder: str | None = None
+    """Then also the id of a job that holds the key, or empty for none."""
     newer: int | None = None
     """Dead: dead letters of its topic that died later."""
 
@@ -87,5 +91,7 @@ async def standing(shards: Shards, job_id: str, within: str = "") -> Standing:
         paused_us=told.get("paused"),
         before=told.get("before"),
         above=told.get("above"),
+        ahead=told.get("ahead"),
+        holder=told["holder"].decode("utf-8", "replace") if "holder" in told else None,
         newer=told.get("newer"),
     )

@@ -286,6 +286,7 @@ def described(job: Job, *, with_body: bool, is_whole: bool = True) -> Answer:
         "attempt": job.attempts,
         "deliveries": job.deliveries,
         "backoff": [delay / 1000 for delay in job.backoff],
+        **({} if job.key is None else {"key": job.key}),
         "headers": _json(job.optional.get(Tag.HEADERS)),
         "tags": _json(job.optional.get(Tag.TAGS)),
     }

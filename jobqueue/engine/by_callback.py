@@ -40,9 +40,13 @@ _MOST = 2048  # shapes that each table remembers, of at most 1 KB each
 _likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
 
 
+def _is_plain(command: params.Add) -> bool:
+    return command.key is None and command.headers is None and command.tags is None and command.backoff is None
+
+
 class Shapes:
     """The shapes of adds under certain policies. An add has one if it is plain: to a topic that is not virtual, without
-    headers, tags or a back-off of its own."""
+    key, headers, tags or a back-off of its own."""
 
     def __init__(self, policies: Policies, shape: Callable[[NewJob], Shape]) -> None:
         """`shape`: makes the shape of a job."""
@@ -53,7 +57,7 @@ class Shapes:
     def prepared(self, command: params.Add) -> Prepared | None:
         """The job that an add asks for, or None if no similar add was learned. If one was, the topic and `ttr` of this
         add are known to be valid, too. A command without an id gets one."""
-        if command.headers is not None or command.tags is not None or command.backoff is not None:
+        if not _is_plain(command):
             return None
         shape = self._known.get(_likeness(command))
         if shape is None:
@@ -69,7 +73,7 @@ class Shapes:
 
     def learn(self, command: params.Add) -> bool:
         """Learn the shape of a valid add; returns whether it is plain."""
-        if command.headers is not None or command.tags is not None or command.backoff is not None:
+        if not _is_plain(command):
             return False
         if self._policies.has_virtual and is_virtual(self._policies, command):
             return False

@@ -130,6 +130,17 @@ class Restores(Protocol):
         """Restore all jobs that Redis does not know. Returns how many were restored. Raises Unavailable."""
 
 
+def _is_misplaced(command: params.Add) -> bool:
+    """Whether the id of an add leads to another shard than its key."""
+    return command.key is not None and command.id is not None and not command.id.startswith(f"{command.key}@")
+
+
+def _misplaced(command: params.Add) -> BadField:
+    return BadField(
+        f"the id of a job with a key must begin with `{command.key}@`: the namespace has several shards", field="id"
+    )
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -223,12 +234,23 @@ class Engine:
         virtual topic becomes a job in each of its topics, all or none."""
         for command in commands:
             if command.id is None:
-                command.id = new_id()
+                command.id = new_id(command.key)
+        if self.shards > 1 and any(map(_is_misplaced, commands)):
+            return await self._add_placed(commands, within)
         policies = self.policies
         if policies.has_virtual and any(is_virtual(policies, command) for command in commands):
             return await fan_out(policies, commands, partial(self._add_groups, within))
         jobs = [new_job(policies, command, command.id or "", command.topic) for command in commands]
         return await self._pool_for(commands).add(jobs, within=within)
+
+    async def _add_placed(
+        self, commands: Sequence[params.Add], within: str
+    ) -> Sequence[Added | list[Copy] | JobQueueError]:
+        """As `add`, for commands of which some are refused because their ids do not lead to the shards of their
+        keys."""
+        placed = [command for command in commands if not _is_misplaced(command)]
+        results = iter(await self.add(placed, within=within) if placed else ())
+        return [_misplaced(command) if _is_misplaced(command) else next(results) for command in commands]
 
     async def _add_groups(
         self, within: str, commands: Sequence[params.Add], groups: Sequence[Sequence[NewJob]]

@@ -42,6 +42,7 @@ class Policy:
     retention_ms: int
     priority: int
     max_pending: int
+    key_concurrency: int
 
 
 class Policies:
@@ -70,6 +71,7 @@ class Policies:
             retention_ms=ms(settings.default_retention_s if topic.retention_s is None else topic.retention_s),
             priority=settings.default_priority if topic.priority is None else topic.priority,
             max_pending=topic.max_pending,
+            key_concurrency=topic.per_key.concurrency,
         )
 
     def of(self, topic: str) -> Policy:
@@ -97,9 +99,11 @@ class Policies:
         return Bounds(int(age_s * 1000), chosen.max_dead)
 
 
-def new_id() -> str:
-    """A unique id of 32 hexadecimal digits. Ids sort by the millisecond in which they were made."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+def new_id(key: str | None = None) -> str:
+    """A unique id of 32 hexadecimal digits, after `<key>@` if there is a key. Ids sort by the millisecond in which they
+    were made."""
+    made = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+    return made if key is None else f"{key}@{made}"
 
 
 def spread_ms(command: params.Add) -> int:
@@ -133,6 +137,8 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
             job.due_ms += spread_ms(command)
         else:
             job.delay_ms += spread_ms(command)
+    if command.key is not None:
+        job.key, job.key_concurrency = command.key, policy.key_concurrency
     if type(command) is inner.Add:
         job.note, job.keeps_body = command.note, command.keeps_body
     return job

@@ -94,6 +94,7 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     attempt: Annotated[int, Meta(description="the deliveries so far that count")]
     deliveries: Annotated[int, Meta(description="all deliveries so far")]
     backoff: Annotated[list[float], Meta(description="as in add")]
+    key: Annotated[str, Meta(description="as in add")] | UnsetType = UNSET
     headers: Headers
     tags: Annotated[list[str] | None, Meta(description="as in add")]
     lease: Lease | UnsetType = UNSET

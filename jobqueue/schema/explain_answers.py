@@ -52,6 +52,11 @@ class Standing(Struct, forbid_unknown_fields=True, kw_only=True):
         | UnsetType
     ) = UNSET
     above: Annotated[int | None, Meta(description="and how many of higher priorities")] | UnsetType = UNSET
+    ahead: (
+        Annotated[int, Meta(description="ready, but its key is busy: how many jobs of the key are before it")]
+        | UnsetType
+    ) = UNSET
+    holder: Annotated[str | None, Meta(description="and the job that has the key, or one of them")] | UnsetType = UNSET
     waiting: Annotated[int | None, Meta(description="and how many pops of its topic wait")] | UnsetType = UNSET
     last_delivery: (
         Annotated[

@@ -66,6 +66,8 @@ NAME_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE})+"
 _ID_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE}|%3A)+"
 _NAME = rf"^{NAME_PATTERN}\Z"
 _ID = rf"^{_ID_PATTERN}\Z"
+LONGEST_KEY = 200
+_KEY = rf"^(?=.{{1,{LONGEST_KEY}}}\Z)(?:[{_CHARACTERS.replace('@', '')}]|{_OTHER_BYTE}|%3A)+\Z"
 _SCHEDULE = rf"^(?=.{{1,{LONGEST_SCHEDULE}}}\Z)(?:[{_CHARACTERS.replace('@', '')}]|{_OTHER_BYTE}|%3A)+\Z"
 _PATTERN = rf"^{_LENGTH}(?:[{_CHARACTERS}*?]|{_OTHER_BYTE})+\Z"
 _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # only one way to match, so that nothing is tried again
@@ -79,6 +81,7 @@ is_pattern = re.compile(_PATTERN).match
 """Whether a string is a pattern of topics: returns a match, or None if it is not."""
 NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
 NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)} %XX"
+_KEY_WORDS = f"a string of 1 to {LONGEST_KEY} characters of A-Z a-z 0-9 {' '.join(_MARKS.replace('@', ''))} %XX"
 SCHEDULE_CHARACTERS = NAME_CHARACTERS.replace("@", "")
 SCHEDULE_NAME = f"a string of 1 to {LONGEST_SCHEDULE} characters of A-Z a-z 0-9 {' '.join(_MARKS.replace('@', ''))} %XX"
 
@@ -104,6 +107,14 @@ _LiveState = Literal["delayed", "ready", "reserved", "dead"]
 
 Id = Annotated[_Id, Meta(description="the job")]
 NewId = Annotated[_Id, Meta(description="unique in the namespace; `<topic>:<business id>` is a good choice")]
+Key = Annotated[
+    str,
+    must_be(_KEY_WORDS, pattern=_KEY),
+    Meta(
+        description="jobs of a topic with the same key run one after the other, in the order of their due times; in a "
+        "namespace of several shards, an `id` beside it must begin with `<key>@`"
+    ),
+]
 Topic = Annotated[_Name, Meta(description="the topic")]
 NewTopic = Annotated[_Name, Meta(description="the topic that workers pop the job from")]
 PoppedTopic = Annotated[_Name, Meta(description="the topic to pop from; give one of this, `topics` and `id`")]

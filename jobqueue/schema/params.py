@@ -43,6 +43,7 @@ class Add(_Kind, tag="add"):
     ttl: Annotated[fields.Ttl | None, Default("none")] = None
     retention: Annotated[fields.Retention | None, Default("default_retention_s")] = None
     if_exists: Annotated[fields.IfExists | None, Default("keep")] = None
+    key: fields.Key | None = None
     headers: fields.Headers | None = None
     tags: fields.Tags | None = None
     durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None

@@ -27,6 +27,24 @@ local function rehouse(job)
   tell(job)
 end
 
+-- Give a job to its key, unless it holds the key or is blocked, and settle the key.
+local function mend_key(job)
+  if holds_key(job) then return end
+  local key = plan_of(job)
+  key.is_doubtful = true
+  if job.state ~= ready then
+    key.into[job.id] = job
+  elseif index('ZSCORE', BLOCKED .. job.topic, blocked_entry(job)) ~= '0' then
+    local since = math.min(job.next, now_ms)
+    count_moves({[job.topic] = 1}, 'ready', 'blocked')  -- as `leave` takes it for one of these
+    leave(job)
+    enter(job)  -- with a new number, as its list may have an entry
+    job.next = since
+    append(plan.headers, JOB .. job.id, header(job))
+    tell(job)
+  end
+end
+
 local function mend(job, id, fault)
   if fault == 'unreadable' or fault == 'contradictory' then
     set_aside(id)
@@ -38,7 +56,7 @@ local function mend(job, id, fault)
     return false
   end
   if fault == 'no_timer' then rehouse(job) end
-  if job.key and uses_key(job) and not holds_key(job) then mend_key(job) end
+  if job.key and uses_key(job) then mend_key(job) end
   if in_bucket(job) then
     schedule(job)
   elseif job.state == dead then

@@ -11,7 +11,8 @@ local function holds_key(job) return index('ZSCORE', HOLDERS .. job.topic, holde
 local function holders_of(job) return index('ZLEXCOUNT', HOLDERS .. job.topic, range_of(job.key)) end
 
 -- What is planned for the key of a job. `out`: its holders that leave, with the beginning of their lives; `into`: its new
--- holders; `ready`: jobs that became ready and have not got the key; `unblock`: entries that are no longer blocked.
+-- holders; `ready`: jobs that became ready and have not got the key; `unblock`: entries that are no longer blocked;
+-- `is_doubtful`: true if there may be room although no holder leaves.
 local settle_keys
 local function plan_of(job)
   local keys = under(under(plan, 'keys'), job.topic)
@@ -53,12 +54,6 @@ local function enter_key(job)
   return false
 end
 
--- Put a job into its key as fsck finds it: as a holder, or as one that may have to wait.
-local function mend_key(job)
-  local key = plan_of(job)
-  if job.state == ready then append(key.ready, job) else key.into[job.id] = job end
-end
-
 -- The first blocked job of a key, or nil. Stale entries are dropped.
 local function first_blocked(key)
   local set, low, high = BLOCKED .. key.topic, range_of(key.name)
@@ -76,16 +71,16 @@ end
 
 -- Plan which jobs of a key may run: the first of those that are blocked and those that became ready.
 local function settle(key)
-  local range = {range_of(key.name)}
-  local busy = index('ZLEXCOUNT', HOLDERS .. key.topic, range[1], range[2])
-  for _ in pairs(key.out) do busy = busy - 1 end
-  for _ in pairs(key.into) do busy = busy + 1 end
   for place, job in ipairs(key.ready) do job.place = place end
   table.sort(key.ready, function(one, other)
     if runs_before(one, other) then return true end
     return not runs_before(other, one) and one.place < other.place
   end)
-  local at, job, entry = 1, first_blocked(key)
+  local at, job, entry = 1, nil, nil
+  if key.is_doubtful or #key.ready > 0 or next(key.out) then job, entry = first_blocked(key) end  -- else nobody left
+  local busy = (key.ready[1] or job) and holders_of({topic = key.topic, key = key.name})
+  for _ in pairs(busy and key.out or {}) do busy = busy - 1 end
+  for _ in pairs(busy and key.into or {}) do busy = busy + 1 end
   while key.ready[at] or job do
     local new = key.ready[at]
     local is_new = new and not (job and runs_before(job, new))

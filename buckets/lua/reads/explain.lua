@@ -7,10 +7,11 @@
 --   `listed`, 1 if the bucket or a slice has the job, else 0; `behind`, how many of the bucket's entries are due with it or
 --   earlier; `paused`, us until its topic resumes (-1 if it is not paused, -2 if only an explicit resume ends the pause);
 --   `before`, how many entries are before it at its priority (-1 if it was not found among the first); `above`, how many are
---   at higher priorities; `newer`, how many dead letters of its topic died later
+--   at higher priorities; instead of these two, if it waits for its key, `ahead`, how many jobs of the key are before it or
+--   hold the key, and `holder`, one that holds it; `newer`, how many dead letters of its topic died later
 -- fails: never
 -- repeat: yes
--- include: clock indexes record within pauses slices
+-- include: clock indexes record within pauses slices key_order
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -51,7 +52,13 @@ if job.state == delayed or job.state == ready then
   paused(job.topic)
   tell('paused', opens)
 end
-if job.state == ready then
+local entry = job.key and blocked_entry(job)
+if job.state == ready and entry and type(redis.pcall('ZSCORE', BLOCKED .. job.topic, entry)) == 'string' then
+  local holders = redis.pcall('ZRANGEBYLEX', HOLDERS .. job.topic, range_of(job.key))
+  local first = '[' .. job.key .. '@'
+  tell('ahead', (holders.err and 0 or #holders) + count_of('ZLEXCOUNT', BLOCKED .. job.topic, first, '(' .. entry))
+  tell('holder', string.sub(holders[1] or '', #job.key + 2))
+elseif job.state == ready then
   local place = redis.pcall('LPOS', READY .. job.priority .. ':' .. job.topic, string.format('%d:%s', job.number, id),
     'MAXLEN', most)
   tell('before', type(place) == 'number' and place or -1)

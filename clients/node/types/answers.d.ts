@@ -314,6 +314,8 @@ export interface JobDescription<T = unknown> {
   /** as in add */
   backoff: number[];
   /** as in add */
+  key?: string;
+  /** as in add */
   headers: Record<string, string> | null;
   /** as in add */
   tags: string[] | null;
@@ -369,6 +371,8 @@ export interface GetAnswer<T = unknown> {
   deliveries: number;
   /** as in add */
   backoff: number[];
+  /** as in add */
+  key?: string;
   /** as in add */
   headers: Record<string, string> | null;
   /** as in add */
@@ -439,6 +443,10 @@ export interface Standing<T = unknown> {
   before?: number;
   /** and how many of higher priorities */
   above?: number | null;
+  /** ready, but its key is busy: how many jobs of the key are before it */
+  ahead?: number;
+  /** and the job that has the key, or one of them */
+  holder?: string | null;
   /** and how many pops of its topic wait */
   waiting?: number | null;
   /**

@@ -154,6 +154,7 @@ class Details(TypedDict):
     attempt: int
     deliveries: int
     backoff: list[float]
+    key: NotRequired[str]
     headers: dict[str, str] | None
     tags: list[str] | None
     lease: NotRequired[int]
@@ -191,6 +192,8 @@ class Standing(TypedDict):
     paused_until: NotRequired[float]
     before: NotRequired[int]
     above: NotRequired[int | None]
+    ahead: NotRequired[int]
+    holder: NotRequired[str | None]
     waiting: NotRequired[int | None]
     last_delivery: NotRequired[float | None]
     limited: NotRequired[Literal["concurrency", "rate"]]

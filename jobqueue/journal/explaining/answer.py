@@ -168,6 +168,8 @@ def _standing(standing: Standing, now: Now) -> Answer:
         facts |= {"before": MOST_BEFORE if standing.before < 0 else standing.before, "above": standing.above}
         facts |= {"waiting": now.waiting, "last_delivery": _s(now.last_delivery)}
         facts |= {"limited": now.closed.limit} if now.closed else {}
+    if standing.ahead is not None:
+        facts |= {"ahead": standing.ahead, "holder": standing.holder or None}
     if job.state is State.DEAD and now.bounds:
         facts |= {"deleted_at": (job.next + now.bounds.age_ms) / 1000, "newer": standing.newer}
         facts["max_dead"] = now.bounds.most or None

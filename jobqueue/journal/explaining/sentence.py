@@ -120,6 +120,8 @@ def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
     topic = shlex.quote(job.topic)
     if paused := _paused(standing):
         return f"{paused[:1].upper()}{paused[1:]}: jobqueue resume {topic}."
+    if standing.ahead is not None:
+        return _behind(job, standing)
     if now.closed and now.limit:
         return _closed(now.closed, now.limit, topic)
     if now.polling is None:
@@ -127,6 +129,15 @@ def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
     if not now.polling:
         return f"Nobody has polled {job.topic} since {_unpolled_since(job, standing, now)}: start its workers."
     return _polled(job, standing, now.polling, topic)
+
+
+def _behind(job: Job, standing: Standing) -> str:
+    """Why a job waits for its key."""
+    if not standing.holder:
+        return f"Its key {job.key} is free, and it was not made ready for pops: jobqueue fsck --repair."
+    count = standing.ahead or 0
+    are = "is" if count == 1 else "are"
+    return f"{jobs(count).capitalize()} of its key {job.key} {are} before it; {standing.holder} has the key."
 
 
 def _polled(job: Job, standing: Standing, polling: Sequence[Polling], topic: str) -> str:
@@ -155,7 +166,7 @@ def reasons(now: Now) -> list[str]:
     known = why(now.since_ready) if now.since_ready else ""
     return [
         f"ready for {_ready_for(job, standing)}{ended}",
-        _place(standing),
+        *([_place(standing)] if standing.before is not None else []),
         *([] if now.waiting is None else [_waiting(now.waiting)]),
         *([] if now.last_delivery is None else [_last_delivery(now.last_delivery)]),
         *([f"since it is ready: {known}"] if known else []),

@@ -51,7 +51,7 @@ async def contents(redis: Redis) -> dict[bytes, bytes]:
 
 async def fill(pool: Pool, clock: HeldClock) -> None:
     """A job in each state: delayed, far, ready, mortal (ready, with a ttl), reserved, dead, finished, deleted;
-    and a reserved one that holds its key, and one that waits for it."""
+    and a reserved one that holds its key, one that waits for it, and a ready one that holds another."""
     await add(pool, "dead", ttl_ms=1)
     clock.advance(1)
     await tick_all(pool)
@@ -62,6 +62,7 @@ async def fill(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "holder", "k", key="7")
     await add(pool, "blocked", "k", key="7")
     assert await popped_ids(pool, "k") == ["holder"]
+    await add(pool, "first", "k", key="8")
     await add(pool, "delayed", delay_ms=60_000)
     await add(pool, "far", delay_ms=90_000_000)
     await pool.slice(0, (await get(pool, "far")).bucket, 0, 100)
@@ -290,7 +291,11 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
 HOLDERS, BLOCKED = "{jq:0}:kh:k", "{jq:0}:kb:k"
 FAULTS |= {
     "holders that are gone": ({"unindexed", "stuck"}, lambda redis, pool: redis.read("DEL", HOLDERS)),
-    "a holder with a score": ({"unindexed"}, lambda redis, pool: redis.read("ZADD", HOLDERS, 5, "7@holder")),
+    "a holder with a score": ({"unindexed", "stuck"}, lambda redis, pool: redis.read("ZADD", HOLDERS, 5, "7@holder")),
+    "a ready job that does not hold its key": (
+        {"unindexed"},
+        lambda redis, pool: redis.read("ZREM", HOLDERS, "8@first"),
+    ),
     "a stranger among the holders": ({"orphan"}, lambda redis, pool: redis.read("ZADD", HOLDERS, 0, "8@nobody")),
     "a holder whose record is gone": (
         {"orphan", "miscounted"},
@@ -301,7 +306,7 @@ FAULTS |= {
         lambda redis, pool: _replace(redis, HOLDERS, "SET", "x"),
     ),
     "jobs that wait for a key and are not among them": (
-        {"unindexed"},
+        {"unindexed", "unlisted", "miscounted"},
         lambda redis, pool: redis.read("DEL", BLOCKED),
     ),
     "a stranger among those that wait for a key": (
@@ -410,7 +415,7 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     await fill(pool, clock)
     before = await contents(redis)
     report = await fsck(pool, repair=True)
-    assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 10, 2)
+    assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 11, 2)
     assert await contents(redis) == before
 
 

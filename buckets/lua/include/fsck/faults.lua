@@ -45,7 +45,8 @@ end
 
 -- Whether a ready job waits for its key.
 local function is_blocked(job)
-  return job.key and job.state == ready and score_in(HOLDERS .. job.topic, holder(job)) ~= 0
+  local waits = job.key and job.state == ready and score_in(HOLDERS .. job.topic, holder(job)) ~= 0
+  return waits and score_in(BLOCKED .. job.topic, blocked_entry(job)) == 0
 end
 
 local function key_fault(job)
