@@ -226,6 +226,27 @@ async def _has(pool: Pool, job_id: str) -> bool:
     return await pool.get(job_id) is not None
 
 
+async def test_jobs_with_a_key_follow_the_one_that_has_it(old: Pool, new: Pool, redis: Redis) -> None:
+    for name in ("a", "b", "c"):
+        await add(old, f"7@{name}", key="7", key_concurrency=1)
+        await add(old, f"8@{name}", key="8", key_concurrency=2)
+    await add(old, "7@d", key="7", delay_ms=HOUR)
+    assert await popped_ids(old) == ["7@a", "8@a", "8@b"]
+    await finish(old, "8@a")  # now 8@c is in its list, and 8@b is still reserved
+    moving = asyncio.create_task(move(old, new))
+    await asyncio.sleep(0.3)
+    assert await popped_ids(new) == []
+    await check_books(redis, old)
+    await finish(old, "7@a")
+    await finish(old, "8@b")
+    await asyncio.wait_for(moving, 20)
+    await check_books(new.redis, new)
+    assert sorted(await popped_ids(new)) == ["7@b", "8@c"]
+    await finish(new, "7@b")
+    assert await popped_ids(new) == ["7@c"]
+    assert await state(new, "7@d") == "delayed"
+
+
 async def test_an_id_that_the_new_redis_knows_keeps_what_it_has_there(old: Pool, new: Pool) -> None:
     for job_id in ("live", "done", "gone"):
         await add(old, job_id, body=b"old")

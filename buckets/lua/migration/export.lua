@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Export jobs and tombstones to another Redis: they are removed here, and kept in a hash until that Redis has them.
 -- arrows: delayed -> deleted, ready -> deleted, dead -> deleted
--- returns: {looked, reserved, hash, id, record, id, record, …}: how many of the entries or ids were looked at, and how many
---   of their jobs are reserved and therefore stay; the hash; and what was exported
+-- returns: {looked, staying, hash, id, record, id, record, …}: how many of the entries or ids were looked at, and how many
+--   of their jobs stay, because they are reserved or wait for a key that a reserved job holds; the hash; and what was exported
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves append
+-- include: clock indexes planned_writes record moves append key_order
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -17,6 +17,18 @@ local room = tonumber(ARGV[6])  -- integer: bytes of records at most, but always
 local ids = {unpack(ARGV, 7)}  -- strings: the ids of the jobs, without duplicates
 local list, hash = READY .. front, EXPORTED .. whole(now_ms) .. ':' .. batch
 local kept, looked, others, seen = {}, 0, 0, {}
+local left = {}  -- entries of jobs that stay
+
+-- Whether a job must stay here: otherwise the jobs of a key could run here and there at the same time.
+local function stays(job)
+  if job.state == reserved then return true end
+  if job.state > reserved or not job.key then return false end
+  for _, entry in ipairs(index('ZRANGEBYLEX', HOLDERS .. job.topic, range_of(job.key))) do
+    local other = read_job(string.sub(entry, #job.key + 2))
+    if other and other.id ~= job.id and other.state == reserved then return true end
+  end
+  return false
+end
 
 -- Plan the export of a job or tombstone.
 local function export(job)
@@ -42,11 +54,17 @@ end
 
 for _, entry in ipairs(front == '' and ids or index('LRANGE', list, 0, page - 1)) do
   local job = job_of(entry)
-  if job and job.state == reserved then others = others + 1 elseif job then export(job) end
+  if job and stays(job) then
+    others = others + 1
+    if front ~= '' then left[#left + 1] = entry end
+  elseif job then
+    export(job)
+  end
   looked = looked + 1
   if room <= 0 then break end
 end
 if #kept > 0 then redis.call('HSET', hash, unpack(kept)) end
 commit(VERB_EXPORT)
 if front ~= '' and looked > 0 then index('LTRIM', list, looked, -1) end
+if #left > 0 then index('RPUSH', list, unpack(left)) end
 return {looked, others, hash, unpack(kept)}
