@@ -57,7 +57,7 @@ DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 class PerKey(Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of each key of a topic."""
 
-    concurrency: Annotated[int, Meta(ge=1, le=65_535)] = 1
+    concurrency: Annotated[int, Meta(ge=1, le=65_535, description="how many jobs of a key run at a time")] = 1
 
 
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):

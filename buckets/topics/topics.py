@@ -78,6 +78,8 @@ class Topic:
     counts: dict[str, int]
     oldest_ready_ms: int | None
     paused_until: int | None
+    blocked: int = 0
+    """How many of its ready jobs wait for their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +236,12 @@ class Topics:
         pauses = await self.pauses(names)
         by_shard = await self._in_all(lambda shard: self.pool.call("count_topics", shard, names))
         numbers = [sum(map(number_in, each)) for each in zip(*by_shard, strict=True)]
-        rows = [numbers[at : at + len(LIVE)] for at in range(0, len(numbers), len(LIVE))]
-        counts = {
-            name: {state.word: number for state, number in zip(LIVE, row, strict=True)}
-            for name, row in zip(names, rows, strict=True)
-        }
+        row = len(LIVE) + 1
+        rows = [numbers[at : at + row] for at in range(0, len(numbers), row)]
+        blocked = {name: each[-1] for name, each in zip(names, rows, strict=True)}
+        counts = {name: dict(zip(_LIVE, each[:-1], strict=True)) for name, each in zip(names, rows, strict=True)}
         oldest = await self._oldest_ready_ms([name for name in names if counts[name][State.READY.word]])
-        return [Topic(name, counts[name], oldest.get(name), pauses.get(name)) for name in names]
+        return [Topic(name, counts[name], oldest.get(name), pauses.get(name), blocked[name]) for name in names]
 
     async def _oldest_ready_ms(self, names: Sequence[str]) -> dict[str, int]:
         """How long the oldest ready job of each topic has waited; topics for which that is unknown are left out."""
@@ -517,6 +518,9 @@ def _sorted(stats: Stats) -> Stats:
 
 
 def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) -> None:
+    blocked = numbers.pop(_BLOCKED, 0)
+    stats.blocked += blocked
+    numbers[State.READY.word] = numbers.get(State.READY.word, 0) + blocked
     for name, number in numbers.items():
         part = stats.counts if name in _LIVE else stats.totals
         part[name] = part.get(name, 0) + number

@@ -139,6 +139,7 @@ def listed(topic: Topic, workers: int, max_pending: int, max_dead: int, rate: fl
     answer: Answer = {
         "topic": topic.name,
         "counts": topic.counts,
+        **({"blocked": topic.blocked} if topic.blocked else {}),
         "oldest_ready_s": in_seconds(topic.oldest_ready_ms),
         "workers": workers,
         "paused": topic.paused_until is not None,

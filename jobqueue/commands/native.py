@@ -280,6 +280,7 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
         **({"newest_dead": died(newest)} if newest else {}),
         topic=command.topic,
         counts=figures.counts,
+        **({"blocked": figures.blocked} if figures.blocked else {}),
         totals=figures.totals,
         oldest_ready=in_seconds(figures.oldest_ready_ms),
         due=figures.due,

@@ -224,9 +224,12 @@ class Scrape:
 
     def _by_topic(self, figures: Mapping[str, Stats], begun: float) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("jobqueue_jobs", f"Jobs now, by state. {_SAME}", labels=["topic", "state"])
+        blocked = GaugeMetricFamily(
+            "jobqueue_blocked_jobs", f"Ready jobs that wait for others of their key. {_SAME}", labels=["topic"]
+        )
         oldest = GaugeMetricFamily(
             "jobqueue_oldest_ready_age_seconds",
-            f"How long the oldest ready job has waited; 0 when none is ready. {_SAME}",
+            f"How long the oldest ready job that a pop may get has waited; 0 without one. {_SAME}",
             labels=["topic"],
         )
         events = CounterMetricFamily(
@@ -236,13 +239,14 @@ class Scrape:
         for topic, stats in sorted(figures.items()):
             for state in LIVE:
                 jobs.add_metric([topic, state.word], stats.counts.get(state.word, 0))
+            blocked.add_metric([topic], stats.blocked)
             if stats.oldest_ready_ms is not None:
                 oldest.add_metric([topic], stats.oldest_ready_ms / 1000)
-            elif not stats.counts.get(State.READY.word):
+            elif stats.counts.get(State.READY.word, 0) == stats.blocked:
                 oldest.add_metric([topic], 0)  # otherwise the age is unknown, and has no value
             for event, number in raised[topic].items():
                 events.add_metric([topic, event], number)
-        yield from (jobs, oldest, events)
+        yield from (jobs, blocked, oldest, events)
 
     async def run(self) -> None:
         """Keep the metrics that other processes read from this process up to date, until cancelled."""

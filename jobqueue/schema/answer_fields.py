@@ -26,6 +26,10 @@ Durability = Annotated[
 Headers = Annotated[dict[str, str] | None, Meta(description="as in add")]
 Cursor = Annotated[str | None, Meta(description="pass it to the next call; null: there is no more")]
 Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed, ready, reserved and dead")]
+Blocked = (
+    Annotated[int, Meta(description="how many of the ready jobs wait for others of their key; left out for none")]
+    | UnsetType
+)
 Lease = Annotated[int, Meta(description="the lease of its newest delivery")]
 _FALSE = {"const": False}
 Unknown = (

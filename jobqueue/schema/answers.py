@@ -14,6 +14,7 @@ from jobqueue.errors import STATUS
 from jobqueue.schema.access_answers import ActionLog, Bearer, TokenIssued, TokenList, TokenShown, TokenTested
 from jobqueue.schema.answer_fields import (
     AnyUnknown,
+    Blocked,
     Counts,
     Cursor,
     Described,
@@ -325,6 +326,7 @@ class Figures(Struct, forbid_unknown_fields=True):
         ),
     ]
     shards: Annotated[int, Meta(description="the number of shards that hold the jobs")]
+    blocked: Blocked = UNSET
     newest_dead: (
         Annotated[
             dict[str, Any],
@@ -490,6 +492,7 @@ class Listed(Struct, forbid_unknown_fields=True):
     workers: Annotated[int, Meta(description="how many workers poll it, of those that `workers` lists")]
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
     paused_until: PausedUntil = UNSET
+    blocked: Blocked = UNSET
     max_pending: (
         Annotated[int, Meta(description="if it has a limit of delayed and ready jobs: the limit")] | UnsetType
     ) = UNSET

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Count the jobs of topics by their states.
 -- arrows: none
--- returns: for each topic four numbers: delayed, ready, reserved, dead
+-- returns: for each topic five numbers: delayed, ready, reserved, dead; and how many of the ready jobs are blocked
 -- fails: never
 -- repeat: yes
 -- include: indexes
@@ -13,6 +13,6 @@ for _, topic in ipairs(topics) do
   local counts = redis.pcall('HMGET', COUNTS .. topic, 'delayed', 'ready', 'reserved', 'dead', 'blocked')
   if not counts.err and counts[5] then counts[2] = whole((tonumber(counts[2]) or 0) + (tonumber(counts[5]) or 0)) end
   -- If the key is another program's, the next move replaces it.
-  for place = 1, 4 do reply[#reply + 1] = not counts.err and counts[place] or 0 end
+  for place = 1, 5 do reply[#reply + 1] = not counts.err and counts[place] or 0 end
 end
 return reply

@@ -581,6 +581,8 @@ export interface TopicRow {
   paused: boolean;
   /** if it is paused: until when; null: until it is resumed */
   paused_until?: number | null;
+  /** how many of the ready jobs wait for others of their key; left out for none */
+  blocked?: number;
   /** if it has a limit of delayed and ready jobs: the limit */
   max_pending?: number;
   /** if it has a limit of dead letters: the limit */
@@ -710,6 +712,8 @@ export interface StatsAnswer {
   due: Record<string, number>;
   /** the number of shards that hold the jobs */
   shards: number;
+  /** how many of the ready jobs wait for others of their key; left out for none */
+  blocked?: number;
   /** of a topic with dead letters, the one that died last: its `id`, `cause`, `reason` and `dead_since` */
   newest_dead?: { id: string; cause: string; reason: string | null; dead_since: number };
   /** false if the topic does not exist, else left out */

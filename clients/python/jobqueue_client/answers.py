@@ -281,6 +281,7 @@ class TopicRow(TypedDict):
     workers: int
     paused: bool
     paused_until: NotRequired[float | None]
+    blocked: NotRequired[int]
     max_pending: NotRequired[int]
     max_dead: NotRequired[int]
     rate: NotRequired[float]
@@ -366,6 +367,7 @@ class Stats(TypedDict):
     oldest_ready: float | None
     due: dict[str, int]
     shards: int
+    blocked: NotRequired[int]
     newest_dead: NotRequired[dict[str, Any]]
     known: NotRequired[Literal[False]]
     paused: NotRequired[bool]
