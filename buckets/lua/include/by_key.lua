@@ -1,9 +1,10 @@
--- include: indexes planned_writes record append key_order
+-- include: clock indexes planned_writes record append key_order
 -- The jobs of a topic that have the same key run one after the other, or a few at a time. A job that may run holds its key: in
 -- the ready list, reserved, or delayed again after a delivery. The other ready jobs of a busy key are blocked, in the order in
 -- which they will run. HOLDERS .. topic and BLOCKED .. topic are sorted sets in the order of their members, and all scores
 -- are 0, so the entries of a key are together. An idle key has none. A holder that leaves makes room for the next in the same
--- script.
+-- script. A key with a rate has also an entry for its pace among the holders: while a job of it is in the ready list, that job's
+-- id, and after its delivery the time of the next one, at which the timer of a bucket meets an entry.
 -- Whether a job holds its key now, apart from what is planned.
 local function holds_key(job) return index('ZSCORE', HOLDERS .. job.topic, holder(job)) == '0' end
 
@@ -12,7 +13,7 @@ local function holders_of(job) return index('ZLEXCOUNT', HOLDERS .. job.topic, r
 
 -- What is planned for the key of a job. `out`: its holders that leave, with the beginning of their lives; `into`: its new
 -- holders; `ready`: jobs that became ready and have not got the key; `unblock`: entries that are no longer blocked;
--- `is_doubtful`: true if there may be room although no holder leaves.
+-- `pace`: see `pace_of`; `is_doubtful`: true if there may be room although no holder leaves.
 local settle_keys
 local function plan_of(job)
   local keys = under(under(plan, 'keys'), job.topic)
@@ -26,12 +27,62 @@ local function plan_of(job)
   return key
 end
 
+-- The pace of a key: false without one, a `:` and the id of the job in the ready list, or the ms since the epoch of the next
+-- delivery, in digits.
+local function pace_of(key)
+  if key.pace == nil then
+    local low, high = '[' .. key.name .. '@' .. PACE, '(' .. key.name .. 'A'
+    local entry = index('ZRANGEBYLEX', HOLDERS .. key.topic, low, high, 'LIMIT', '0', '1')[1]
+    key.pace = entry and string.sub(entry, #key.name + 3)
+    key.pace = key.pace or false
+    key.pace_was = key.pace
+  end
+  return key.pace
+end
+
+-- Have the timer of a bucket look at the pace of a key at a time.
+local function schedule_pace(key, number, at)
+  append(under(plan.bucket, number), whole(at), pace_entry(key.topic, key.name))
+  plan.first[number] = math.min(plan.first[number] or at, at)
+end
+
+-- Note the delivery of a job whose key has a rate.
+local function pace_key(job)
+  local key, at = plan_of(job), math.ceil((now_us + job.gap) / 1000)
+  pace_of(key)
+  key.pace = string.format('%015d', at)
+  schedule_pace(key, job.bucket, at)
+end
+
+-- The timer of a bucket has met the entry of a key's pace.
+local function meet_pace(entry, number)
+  under(plan.unbucket, number)[entry] = true
+  local topic, name = paced_by(entry)
+  local key = topic and plan_of({topic = topic, key = name})
+  local at = key and tonumber(pace_of(key) or nil)
+  if at and at > now_ms then
+    schedule_pace(key, number, at)
+    under(plan.unbucket, number)[entry] = nil
+  elseif at then
+    key.pace, key.is_doubtful = false, true
+  end
+end
+
+-- Whether the pace of a key holds its next job back.
+local function is_paced(key)
+  local pace = pace_of(key)
+  if not pace then return false end
+  local listed = string.match(pace, '^:(.+)$')
+  return listed and not key.out[listed] or not listed and tonumber(pace) > now_ms
+end
+
 -- Take a live job from its key. Returns the name of its state in the counts.
 local function leave_key(job)
   if not uses_key(job) then return WORDS[job.state] end
   local key = plan_of(job)
   if holds_key(job) then
     key.out[job.id] = job.created
+    if job.gap > 0 then pace_of(key) end
   elseif job.state == ready then
     key.unblock[blocked_entry(job)] = true
     return 'blocked'
@@ -85,7 +136,8 @@ local function settle(key)
     local new = key.ready[at]
     local is_new = new and not (job and runs_before(job, new))
     local first = is_new and new or job
-    if first.most > 0 and busy >= first.most then break end
+    if (first.most > 0 and busy >= first.most) or (first.gap > 0 and is_paced(key)) then break end
+    if first.gap > 0 then key.pace = ':' .. first.id end
     busy, key.into[first.id] = busy + 1, first
     count(key.topic, 'ready', 1)
     count(key.topic, 'blocked', -1)
@@ -103,6 +155,13 @@ local function settle(key)
   for _, each in pairs(key.into) do append(under(under(plan, 'hold'), key.topic), '0', holder(each)) end
   for id in pairs(key.out) do
     if not key.into[id] then append(under(under(plan, 'unhold'), key.topic), key.name .. '@' .. id) end
+  end
+  local listed = key.pace and string.match(key.pace, '^:(.+)$')
+  if listed and key.out[listed] then key.pace = false end
+  if key.pace ~= key.pace_was then
+    local prefix = key.name .. '@' .. PACE
+    if key.pace then append(under(under(plan, 'hold'), key.topic), '0', prefix .. key.pace) end
+    if key.pace_was then append(under(under(plan, 'unhold'), key.topic), prefix .. key.pace_was) end
   end
   for each in pairs(key.unblock) do append(under(under(plan, 'unblock'), key.topic), each) end
 end

@@ -26,5 +26,11 @@ local function runs_before(job, other)
   return job.number < other.number
 end
 
--- The range of a key's entries in the order of members: no key contains an `@`, and `A` follows it.
-local function range_of(key) return '[' .. key .. '@', '(' .. key .. 'A' end
+-- The range of a key's entries in the order of members: no key contains an `@`, and no id a `|`, which comes after all of
+-- their characters.
+local PACE = '|'
+local function range_of(key) return '[' .. key .. '@', '(' .. key .. '@' .. PACE end
+
+-- The entry in a bucket for the time at which a key with a rate may have its next delivery; and the topic and the key of it.
+local function pace_entry(topic, key) return PACE .. topic .. '@' .. key end
+local function paced_by(entry) return string.match(entry, '^|(.+)@([^@]+)$') end

@@ -33,9 +33,11 @@ local function apply_optional(job, raw, at)
   job.retention = fields[TAG_RETENTION] and struct.unpack('>I4', fields[TAG_RETENTION])
   job.own_ttr = fields[TAG_TTR] and struct.unpack('>I4', fields[TAG_TTR])
   local key = fields[TAG_KEY]
-  if key and (job.own_ttr or job.ttr) > 0 then  -- a job that is never reserved waits for no other
+  if key then
+    local is_leased = (job.own_ttr or job.ttr) > 0
     job.most, job.gap = struct.unpack('>HI4', key)
-    job.key = string.sub(key, KEY_LIMITS + 1)
+    if not is_leased then job.most = 0 end  -- it waits for the rate of its key only
+    if is_leased or job.gap > 0 then job.key = string.sub(key, KEY_LIMITS + 1) end
   end
 end
 

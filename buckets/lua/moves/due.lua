@@ -20,7 +20,7 @@ local sleepers = #ARGV > 4 and {unpack(ARGV, 5)}  -- strings: for each group: jo
 
 -- The path for jobs that are not simple. It continues from what the fast path has planned so far (see planned_writes.lua).
 local function complete_path(push, due, headers, out)
-  -- include: record planned_writes moves give_back place
+  -- include: record planned_writes moves give_back place by_key key_order
   -- When this bucket's timer should look at the job; nil if the job does not belong here.
   local function time_of(job)
     if not in_bucket(job) or job.bucket ~= bucket then return nil end
@@ -30,6 +30,7 @@ local function complete_path(push, due, headers, out)
   -- The record is the truth: an entry that it does not confirm is removed, and one with a wrong time is corrected. Returns the
   -- topic and the time of a job that became ready.
   local function process(id)
+    if string.sub(id, 1, 1) == PACE then return meet_pace(id, bucket) end
     local job = read_job(id)
     local at = job and time_of(job)
     if not at then

@@ -224,3 +224,44 @@ async def test_a_holder_that_is_replaced_goes_behind_earlier_jobs(redis: Redis, 
     await add(pool, "a", if_exists="replace", **KEY)
     await check_books(redis, pool)
     assert await popped_ids(pool) == ["b"]
+
+
+async def test_the_jobs_of_a_key_with_a_rate_are_delivered_so_far_apart(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    paced: dict[str, Any] = {"key": "7", "key_concurrency": 0, "key_gap_us": 1_000_000}
+    for each in "abcd":
+        await add(pool, each, **paced)
+    await add(pool, "other", **paced | {"key": "8"})
+    assert await popped_ids(pool) == ["a", "other"]
+    clock.advance(999)
+    await tick_all(pool)
+    assert await popped_ids(pool) == []
+    await _refused(pool, "b")
+    clock.advance(1)
+    await tick_all(pool)
+    clock.advance(5_000)  # nobody pops
+    await tick_all(pool)
+    assert await popped_ids(pool) == ["b"]
+    await tick_all(pool)
+    assert await popped_ids(pool) == []
+    clock.advance(1_000)
+    await tick_all(pool)
+    await delete(pool, "c")  # which was in the list
+    assert await popped_ids(pool) == ["d"]
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert not await redis.read("KEYS", "*:b:*") or await state(pool, "d") == "reserved"
+    for each in ("a", "b", "d", "other"):
+        await finish(pool, each)
+    assert await redis.read("KEYS", "*kh:*") == []
+
+
+async def test_jobs_that_are_never_reserved_wait_for_the_rate_of_their_key(pool: Pool, clock: HeldClock) -> None:
+    for each in "ab":
+        await add(pool, each, ttr_ms=0, key="7", key_gap_us=1_000_000)
+    assert await popped_ids(pool) == ["a"]
+    assert await popped_ids(pool) == []
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert await popped_ids(pool) == ["b"]

@@ -1,4 +1,4 @@
--- include: faults place schedules slices key_order
+-- include: clock faults place schedules slices key_order
 -- The names of schedules that do not exist, but whose sets of occurrences do. Only reads.
 local function forgotten(names)
   local found = {}
@@ -9,6 +9,8 @@ local function forgotten(names)
   end
   return found
 end
+
+local LATE_PACE = 60000  -- ms after which the timer has missed the entry of a key's pace
 
 -- Whether a bound names a slice. Only reads.
 local function has_slice(slices, bound)
@@ -39,8 +41,12 @@ local function orphans(family, which, ids)
   local function is_right(id)
     if family == 's' and not string.find(which, ':') then return score_in(set, id) == 0 and has_slice(set, id) end
     if family == 'b' and string.sub(id, 1, 1) == SCHEDULE then return is_scheduled(string.sub(id, 2)) end
+    if family == 'b' and string.sub(id, 1, 1) == PACE then return paced_by(id) ~= nil end
     if family == 'kh' then
-      local job = inspect(string.match(id, '@(.+)$') or '')
+      local listed, at = string.match(id, '@|:(.+)$'), string.match(id, '@|(%d+)$')
+      if at then return tonumber(at) > now_ms - LATE_PACE end
+      local job = inspect(listed or string.match(id, '@(.+)$') or '')
+      if listed then return job and job.state == ready and job.topic == which and job.key .. '@|:' .. listed == id end
       return job and job.topic == which and job.key and uses_key(job) and holder(job) == id
     end
     if family == 'kb' then

@@ -1,4 +1,4 @@
--- include: clock record planned_writes moves optional_fields place
+-- include: clock record planned_writes moves optional_fields place by_key
 -- argument: bucket ttr
 -- The complete path of a delivery. The fast paths of pop.lua and due.lua write the first delivery of a simple job themselves.
 
@@ -30,6 +30,7 @@ local function deliver_job(job, raw, worker)
     job.cause = 0  -- how the previous delivery ended
   end
   job.ttr = lease_ttr
+  if job.key and job.gap > 0 then pace_key(job) end
   if lease_ttr == 0 then
     local length, optional, keeps_body = job.header, job.optional, job.keeps_body
     entomb(job, finished, rest)
