@@ -20,7 +20,12 @@ _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
 
 def _most(job: Job) -> int:
     """How many jobs of its key may run at a time; 0 for any number."""
-    return int.from_bytes(job.optional[Tag.KEY][:2], "big")
+    return int.from_bytes(job.optional[Tag.KEY][:2], "big") if job.own_ttr else 0
+
+
+def _gap_us(job: Job) -> int:
+    """The least time between the deliveries of its key."""
+    return int.from_bytes(job.optional[Tag.KEY][2:6], "big")
 
 
 def _blocked_entry(job: Job) -> str:
@@ -135,10 +140,11 @@ class Books:
 
     def _check_keys(self) -> None:
         """Each key has its holders, at most as many as it may have, and a job is blocked only if there is no room."""
+        paces = self._check_paces()
         holders: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         blocked: defaultdict[tuple[str, str], list[Job]] = defaultdict(list)
         for job in self.jobs.values():
-            if job.key is None or job.own_ttr == 0:
+            if job.key is None or (job.own_ttr == 0 and not _gap_us(job)):
                 continue
             if job.state is State.READY and self.blocked(job):
                 blocked[job.topic, job.key].append(job)
@@ -150,10 +156,31 @@ class Books:
         for (topic, key), jobs in blocked.items():
             wanted[f"kb:{topic}"] += map(_blocked_entry, jobs)
             first = min(jobs, key=lambda job: (job.due, job.created, job.number))
-            assert 0 < _most(first) <= len(holders[topic, key]), f"{first.id} is blocked, and {key} is not busy"
-        assert {name: sorted(found) for name, found in self.by_key.items()} == {
+            is_busy = 0 < _most(first) <= len(holders[topic, key])
+            is_paced = _gap_us(first) and (topic, key) in paces
+            assert is_busy or is_paced, f"{first.id} is blocked, and {key} is not busy"
+        assert {name: sorted(found) for name, found in self.by_key.items() if found} == {
             name: sorted(each) for name, each in wanted.items()
         }
+
+    def _check_paces(self) -> set[tuple[str, str]]:
+        """The keys with a rate that have a job in the list, or that must wait; these have an entry in a bucket."""
+        entries = {each for name in self.zsets for each in self.zsets[name] if each.startswith("|")}
+        for found in self.zsets.values():
+            for each in entries & found.keys():
+                del found[each]
+        self.zsets = {name: found for name, found in self.zsets.items() if found}
+        paces = set()
+        for name in [name for name in self.by_key if name.startswith("kh:")]:
+            for entry in [each for each in self.by_key[name] if "@|" in each]:
+                self.by_key[name].remove(entry)
+                topic, (key, _, pace) = name[3:], entry.partition("@|")
+                paces.add((topic, key))
+                if pace.startswith(":"):
+                    assert self.jobs[pace[1:]].state is State.READY and f"{key}@{pace[1:]}" in self.by_key[name], entry
+                else:
+                    assert f"|{topic}@{key}" in entries, entry
+        return paces
 
     def _check_zsets(self) -> None:
         expected: defaultdict[str, dict[str, int]] = defaultdict(dict)

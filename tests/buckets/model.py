@@ -89,7 +89,7 @@ class Life:
 
     def is_bound(self) -> bool:
         """Whether it holds its key or waits for it."""
-        if not self.new.key or self.new.ttr_ms == 0:
+        if not self.new.key or (self.new.ttr_ms == 0 and not self.new.key_gap_us):
             return False
         returned = self.state is State.DELAYED and self.deliveries > 0
         return self.state in (State.READY, State.RESERVED) or returned
@@ -142,12 +142,12 @@ class Recurring:
 
 @dataclass
 class Look:
-    """What a pop finds: the jobs, the entries that it drops, what is left in the last topic of each shard, and in
+    """What a pop finds: the jobs, the entries that it drops, the last topic of each shard that it searched, and in
     how many us the first of the paused topics is open."""
 
     ids: list[str] = field(default_factory=list)
     passed: list[tuple[tuple[int, str, int], str]] = field(default_factory=list)
-    left: int = 0
+    lasts: list[tuple[int, str | None]] = field(default_factory=list)
     opens_us: int | None = None
     ttr_ms: int | None = None  # that the pop asks for
     room: dict[str, Room] = field(default_factory=dict)  # of the topics with limits
@@ -184,7 +184,10 @@ class Model:
         self.arrows: Counter[Arrow] = Counter()  # the moves that happened
         self.verb = Verb.ADD  # of the command that runs
         self.told: list[Told] = []  # the events of the moves, in their order
-        self.met: dict[tuple[int, str, str], None] = {}  # the keys of the script that runs, by shard and topic
+        # The keys that the script met, by shard and topic, and whether there may be room for another job.
+        self.met: dict[tuple[int, str, str], bool] = {}
+        self.pace: dict[tuple[int, str, str], str | int] = {}  # the job in the list, or when the next delivery may be
+        self.pace_entries: dict[tuple[int, int, str, str], int] = {}  # by shard, bucket, topic and key
 
     @property
     def now_ms(self) -> int:
@@ -221,26 +224,49 @@ class Model:
     def _list(self, life: Life) -> list[str]:
         return self.ready[shard_of(life.new.id, self.shards), life.new.topic, life.new.priority]
 
-    def _meet_key(self, life: Life) -> None:
-        if life.is_bound():
-            self.met[self._shard(life), life.new.topic, life.new.key] = None
+    def _key_of(self, life: Life) -> tuple[int, str, str]:
+        return self._shard(life), life.new.topic, life.new.key
+
+    def _most(self, new: NewJob) -> int:
+        """How many jobs of its key may run at a time; 0 for any number."""
+        return new.key_concurrency if new.ttr_ms else 0
+
+    def _is_paced(self, key: tuple[int, str, str]) -> bool:
+        """Whether the rate of a key holds its next job back."""
+        pace = self.pace.get(key, 0)
+        return pace > self.now_ms if isinstance(pace, int) else True
+
+    def _meet_key(self, life: Life, *, has_room: bool = False) -> None:
+        if life.is_bound() or has_room:
+            key = self._key_of(life)
+            self.met[key] = self.met.get(key, False) or has_room or self.is_blocked(life)
 
     def is_blocked(self, life: Life) -> bool:
         """Whether it waits for its key."""
         return life.state is State.READY and life.is_bound() and not life.holds
 
-    def settle_keys(self) -> None:
-        """What a script does at its end: the next jobs of the keys that it met get them."""
-        for shard, topic, key in self.met:
+    def settle_keys(self, only: int | None = None) -> None:
+        """What a script does at its end, in one shard or in all: the next jobs of the keys that it met get them."""
+        met = {key: has_room for key, has_room in self.met.items() if only in (None, key[0])}
+        for (shard, topic, key), has_room in met.items():
+            del self.met[shard, topic, key]
+            listed = self.lives.get(str(self.pace.get((shard, topic, key))))
+            if listed and not (listed.state is State.READY and listed.holds):
+                del self.pace[shard, topic, key]
+            if not has_room:
+                continue
             lives = [life for life in self.lives.values() if (life.new.topic, life.new.key) == (topic, key)]
             lives = [life for life in lives if self._shard(life) == shard]
             blocked = [life for life in lives if self.is_blocked(life)]
             for life in sorted(blocked, key=lambda life: (life.due, life.created, life.number, life.new.id)):
-                if 0 < life.new.key_concurrency <= sum(each.holds for each in lives):
+                if 0 < self._most(life.new) <= sum(each.holds for each in lives):
                     break
+                if life.new.key_gap_us and self._is_paced((shard, topic, key)):
+                    break
+                if life.new.key_gap_us:
+                    self.pace[shard, topic, key] = life.new.id
                 life.holds = True
                 self._list(life).append(life.new.id)
-        self.met.clear()
 
     def _become(self, life: Life, state: State) -> None:
         self._leave(life)
@@ -255,8 +281,8 @@ class Model:
         else:
             self._tell(life, self.verb, life.state, state, was)
         life.state, life.since = state, None
-        life.holds = life.is_bound() and (life.holds or state is State.RESERVED)
-        self._meet_key(life)
+        held, life.holds = life.holds, life.is_bound() and (life.holds or state is State.RESERVED)
+        self._meet_key(life, has_room=held and not life.holds)
 
     def _tell(self, life: Life, verb: Verb, before: int, after: int, was: int) -> None:
         self.told.append((life.new.id, verb, before, after, was))
@@ -463,6 +489,7 @@ class Model:
             return "existing", old.state.word, old.due
         if old and old.state not in TOMBSTONES:
             self._leave(old)
+            self._meet_key(old, has_room=old.holds)
             self._total(old)["deleted"] += 1
             self._use(old)
         due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
@@ -515,7 +542,7 @@ class Model:
             self._look_in_list((shard, topic, priority), count, look)
             if before < len(look.ids) == count:
                 last = topic
-        self._count_left(shard, last, look)
+        look.lasts.append((shard, last))
 
     def _look_in_shard(self, shard: int, topics: Sequence[str], count: int, look: Look) -> None:
         last = None
@@ -525,7 +552,7 @@ class Model:
             last = topic
             for priority in range(9, -1, -1):
                 self._look_in_list((shard, topic, priority), count, look)
-        self._count_left(shard, last, look)
+        look.lasts.append((shard, last))
 
     def _room(self, topic: str, ttr_ms: int | None) -> Room:
         limit = self.limits[topic]
@@ -558,9 +585,9 @@ class Model:
         }
         return {(topic, limit) for topic, limit in found if limit and topic in ready}
 
-    def _count_left(self, shard: int, last: str | None, look: Look) -> None:
-        ready = {life.new.id for life in self.lives.values() if self._counts_as_ready(life, shard, last)}
-        look.left += len(ready - set(look.ids))
+    def left(self, look: Look) -> int:
+        """How many jobs a pop, once carried out, has left in the last topic of each shard."""
+        return sum(self._counts_as_ready(life, *last) for last in look.lasts for life in self.lives.values())
 
     def _is_paused(self, topic: str, look: Look) -> bool:
         until = self.paused.get(topic)
@@ -608,6 +635,8 @@ class Model:
         topic = life.new.topic
         if topic in self.limits and self._room(topic, ttr_ms).spent:
             return ("LIMITED",)
+        if life.new.key_gap_us and not life.holds and self._is_paced(self._key_of(life)):
+            return ("LIMITED",)
         if life.new.key and life.new.ttr_ms and not life.holds:
             of_key = [each for each in self.lives.values() if (each.new.topic, each.new.key) == (topic, life.new.key)]
             busy = sum(each.holds for each in of_key if self._shard(each) == self._shard(life))
@@ -628,6 +657,10 @@ class Model:
         ready = {"ready_again": life.next if life.deliveries > 1 else None}
         life.lease = max(life.lease + 1, self.now_us)
         life.ttr = life.new.ttr_ms if ttr_ms is None else ttr_ms
+        if life.new.key_gap_us:
+            at = -(-(self.now_us + life.new.key_gap_us) // 1000)
+            shard, topic, key = self._key_of(life)
+            self.pace[shard, topic, key] = self.pace_entries[shard, life.bucket, topic, key] = at
         self._total(life)["delivered"] += 1
         if life.deliveries > 1:
             self._total(life)["redelivered"] += 1
@@ -833,15 +866,33 @@ class Model:
         events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
         now = [self.lives[job_id] for _, job_id in sorted(event for event in events if event[0] <= self.now_ms)]
         blocked: set[str] = set()  # topics whose first job is left to a pop
-        plain = all(life.is_plain() for life in now)
+        paces = [(at, key) for key, at in self.pace_entries.items() if key[:2] == (shard, bucket) and at <= self.now_ms]
+        plain = all(life.is_plain() for life in now) and not paces
         handed = [self._hand_out(shard, now, offer, blocked) if plain else [] for offer in offers]
-        for life in now:
-            if life.state is not State.RESERVED or life.next <= self.now_ms:
+        moments: list[tuple[int, str, tuple[str, str] | None]]
+        moments = [(at, f"|{topic}@{key}", (topic, key)) for at, (_, _, topic, key) in paces]
+        moments += [(life.look_at() or 0, life.new.id, None) for life in now]
+        for _, job_id, paced in sorted(moments, key=lambda each: each[:2]):
+            if paced:
+                self._meet_pace(shard, bucket, *paced)
+            elif (life := self.lives[job_id]).state is not State.RESERVED or life.next <= self.now_ms:
                 self._event(life)
         met = self._meet(shard, bucket)
         ahead = [at for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
         ahead += [each.entry for _, each in self._scheduled(shard, bucket)]
-        return len(now) + len(met), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1, met, handed
+        ahead += [at for key, at in self.pace_entries.items() if key[:2] == (shard, bucket)]
+        return len(now) + len(paces) + len(met), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1, met, handed
+
+    def _meet_pace(self, shard: int, bucket: int, topic: str, key: str) -> None:
+        """The timer of a bucket meets the entry of a key with a rate."""
+        del self.pace_entries[shard, bucket, topic, key]
+        pace = self.pace.get((shard, topic, key))
+        self.met.setdefault((shard, topic, key), False)
+        if isinstance(pace, int) and pace > self.now_ms:
+            self.pace_entries[shard, bucket, topic, key] = pace
+        elif isinstance(pace, int):
+            del self.pace[shard, topic, key]
+            self.met[shard, topic, key] = True
 
     def _scheduled(self, shard: int, bucket: int) -> list[tuple[str, Recurring]]:
         """The schedules with an entry in a bucket."""

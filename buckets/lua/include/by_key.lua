@@ -128,7 +128,8 @@ local function settle(key)
     return not runs_before(other, one) and one.place < other.place
   end)
   local at, job, entry = 1, nil, nil
-  if key.is_doubtful or #key.ready > 0 or next(key.out) then job, entry = first_blocked(key) end  -- else nobody left
+  local has_changed = key.is_doubtful or #key.ready > 0 or next(key.out) or next(key.unblock)
+  if has_changed then job, entry = first_blocked(key) end
   local busy = (key.ready[1] or job) and holders_of({topic = key.topic, key = key.name})
   for _ in pairs(busy and key.out or {}) do busy = busy - 1 end
   for _ in pairs(busy and key.into or {}) do busy = busy + 1 end
