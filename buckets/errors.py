@@ -118,7 +118,7 @@ class Limited(JobQueueError):
     code = "LIMITED"
 
     def __init__(self, limit: str, opens_us: int) -> None:
-        """`limit`: rate or concurrency; `opens_us`: after how many us to look again."""
+        """`limit`: rate, concurrency or per_key; `opens_us`: after how many us to look again."""
         super().__init__()
         self.limit = limit
         self.opens_us = opens_us

@@ -55,9 +55,10 @@ DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
 class PerKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of each key of a topic."""
+    """The limits of each key of a topic. A job keeps those with which it was added."""
 
-    concurrency: Annotated[int, Meta(ge=1, le=65_535, description="how many jobs of a key run at a time")] = 1
+    concurrency: Annotated[int, Meta(ge=1, le=65_535, description="the most jobs of a key that run at a time")] = 1
+    rate: Annotated[Rate, Meta(description="the most deliveries of a key a second")] | None = None
 
 
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):

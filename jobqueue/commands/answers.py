@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import orjson
 import structlog
 
@@ -384,4 +385,4 @@ def _policy(chosen: Settings, name: str, topic: TopicSettings) -> Answer:
 
 def _in_force(chosen: Settings, topic: TopicSettings, name: str) -> Any:
     value = getattr(topic, name)
-    return getattr(chosen, f"default_{name}", None) if value is None else value
+    return msgspec.to_builtins(getattr(chosen, f"default_{name}", None) if value is None else value)

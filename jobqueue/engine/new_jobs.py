@@ -43,6 +43,7 @@ class Policy:
     priority: int
     max_pending: int
     key_concurrency: int
+    key_gap_us: int
 
 
 class Policies:
@@ -72,6 +73,7 @@ class Policies:
             priority=settings.default_priority if topic.priority is None else topic.priority,
             max_pending=topic.max_pending,
             key_concurrency=topic.per_key.concurrency,
+            key_gap_us=round(1_000_000 / topic.per_key.rate) if topic.per_key.rate else 0,
         )
 
     def of(self, topic: str) -> Policy:
@@ -138,7 +140,7 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
         else:
             job.delay_ms += spread_ms(command)
     if command.key is not None:
-        job.key, job.key_concurrency = command.key, policy.key_concurrency
+        job.key, job.key_concurrency, job.key_gap_us = command.key, policy.key_concurrency, policy.key_gap_us
     if type(command) is inner.Add:
         job.note, job.keeps_body = command.note, command.keeps_body
     return job

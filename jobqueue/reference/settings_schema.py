@@ -80,7 +80,7 @@ def _in_one_piece(schema: Any, parts: dict[str, Schema]) -> Any:
         case {"anyOf": [kind, {"type": "null"}]}:
             return _in_one_piece(kind, parts)
         case dict():
-            return {name: _in_one_piece(each, parts) for name, each in schema.items()}
+            return {name: _in_one_piece(each, parts) for name, each in schema.items() if each is not None}
     return schema
 
 

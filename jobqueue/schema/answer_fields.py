@@ -53,8 +53,11 @@ Pauses = (
 )
 Limited = (
     Annotated[
-        Literal["rate", "concurrency"],
-        Meta(description="without a job: the limit of a topic that keeps its ready jobs back"),
+        Literal["rate", "concurrency", "per_key"],
+        Meta(
+            description="without a job: the limit of a topic that keeps its ready jobs back; `per_key`: that of the "
+            "key of the job that the pop names"
+        ),
     ]
     | UnsetType
 )
@@ -62,8 +65,8 @@ RetryAfter = (
     Annotated[
         float,
         Meta(
-            description="and in how many seconds it may be worth asking again; of `concurrency` nobody knows, and it "
-            "is 1. A pop that waits gets its job when the limit opens"
+            description="and in how many seconds it may be worth asking again; of `concurrency` and `per_key` nobody "
+            "knows, and it is 1. A pop that waits gets its job when the limit opens"
         ),
     ]
     | UnsetType

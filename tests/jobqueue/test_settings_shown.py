@@ -106,6 +106,7 @@ def test_the_policies_in_force_are_those_of_the_topic_and_else_the_defaults() ->
     assert (theirs["topic"], theirs["own"]) == ("theirs", ["max_dead"])
     assert (theirs["ttr_s"], theirs["ttl_s"], theirs["max_dead"], theirs["concurrency"]) == (60.0, None, 3, None)
     assert theirs["backoff_s"] == list(Settings().default_backoff_s)
+    assert theirs["per_key"] == {"concurrency": 1, "rate": None}
     assert shown(loaded)["virtual_topics"] == {"all": ["mine", "theirs"], "others": ["theirs"]}
 
 

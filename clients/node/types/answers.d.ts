@@ -182,11 +182,14 @@ export interface PopAnswer<T = unknown> {
   known?: false;
   /** without a job: the topics that are paused, and until when; null: until it is resumed */
   paused?: Record<string, number | null>;
-  /** without a job: the limit of a topic that keeps its ready jobs back */
-  limited?: 'concurrency' | 'rate';
   /**
-   * and in how many seconds it may be worth asking again; of `concurrency` nobody knows, and it is 1. A pop that waits
-   * gets its job when the limit opens
+   * without a job: the limit of a topic that keeps its ready jobs back; `per_key`: that of the key of the job that the
+   * pop names
+   */
+  limited?: 'concurrency' | 'per_key' | 'rate';
+  /**
+   * and in how many seconds it may be worth asking again; of `concurrency` and `per_key` nobody knows, and it is 1. A
+   * pop that waits gets its job when the limit opens
    */
   retry_after?: number;
   /** with `count`: the jobs, each with the fields above; may be empty */
