@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import pytest
 
 from tests.documents.test_readme import steady
 from tests.kit.service import ROOT, Client, ServiceProcess
+from tests.kit.shell import Shell
 from tests.kit.waiting import until
 
 PAGE = (ROOT / "docs" / "recurring.md").read_text()
@@ -53,9 +55,13 @@ async def ran(language: str, code: str, service: ServiceProcess, folder: Path) -
 
 
 async def test_the_sessions_go_as_they_say(service: ServiceProcess) -> None:
-    steps = re.findall(r"^\$ (.+)\n(.+)$", "\n".join(blocks("console")), re.M)
-    assert len(steps) == 5
+    steps = re.findall(r"^\$ (.+)\n((?:[^$\n].*\n)+)", "\n".join(blocks("console")), re.M)
+    assert len(steps) == 11
     for command, shown in steps:
+        if command.startswith("jobqueue "):
+            printed = await Shell(service.url, COLUMNS="200").shown(*shlex.split(command)[1:])
+            assert printed.startswith(shown)
+            continue
         real = command.replace("localhost:8000", f"127.0.0.1:{service.port}")
         process = await asyncio.create_subprocess_shell(real, stdout=asyncio.subprocess.PIPE)
         printed, _ = await process.communicate()
