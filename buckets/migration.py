@@ -21,8 +21,8 @@ from typing import Any, Self
 
 from buckets.access import Tokens
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
-from buckets.job import Job, Verb
-from buckets.keys import FAMILIES
+from buckets.job import LIVE, Job, Verb
+from buckets.keys import FAMILIES, shard_of
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
 from buckets.pool.numbers import KEPT_MS, Numbers
@@ -51,11 +51,13 @@ Progress = Callable[[int, int], None]
 @dataclass(slots=True)
 class Migrated:
     """What was migrated: jobs by topic and state, and schedules. `known`: how many of these the new Redis already had,
-    and kept unchanged. `done`: True if the old Redis was found empty, False if the migration was stopped."""
+    and kept unchanged; `astray`: how many jobs came to other shards than their keys. `done`: True if the old Redis was
+    found empty, False if the migration was stopped."""
 
     topics: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     schedules: int = 0
     known: int = 0
+    astray: int = 0
     done: bool = False
 
     @property
@@ -297,8 +299,14 @@ class Migration:
             if not isinstance(result, NoRoom):
                 self.migrated.topics[job.topic][job.state.word] += 1
                 self.migrated.known += not result
+                self.migrated.astray += bool(result) and self._is_astray(job)
         self._progress(self.migrated.jobs, self._left)
         _raise_first(results)
+
+    def _is_astray(self, job: Job) -> bool:
+        """Whether the new Redis has a live job in another shard than its key leads to."""
+        shards = len(self._new.keys)
+        return job.state in LIVE and job.key is not None and shard_of(job.id, shards) != shard_of(job.key, shards)
 
     async def _put(self, key: bytes, items: Sequence[Item], work: _ImportIn) -> list[Any]:
         """Import exported items, put back those for which the new Redis has no room, and delete the hash that keeps

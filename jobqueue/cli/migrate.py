@@ -46,6 +46,13 @@ def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
     )
     schedules = f" and {moved.schedules:,} schedules" if moved.schedules else ""
     console.print(f"{moved.jobs:,} jobs and tombstones{schedules} were moved{known}")
+    if moved.astray:
+        console.print(
+            f"{moved.astray:,} jobs are in other shards than their keys, because their ids do not begin with `<key>@`: "
+            "the order of these keys holds only within each shard",
+            markup=False,
+            soft_wrap=True,
+        )
     if not moved.done:
         click.echo(f"Error: {trouble}. Nothing is lost: run it again to move the rest", err=True)
     return 0 if moved.done else 1

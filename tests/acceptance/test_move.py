@@ -13,6 +13,7 @@ import pytest
 
 from buckets import Redis
 from buckets.job import NewJob
+from buckets.keys import shard_of
 from buckets.migration import Migration
 from buckets.pool.pool import Pool
 from tests.acceptance.load import Load
@@ -169,6 +170,17 @@ async def test_schedules_are_counted_and_go_on_where_they_were_moved(
         job = await after.ask("pop", topic="t", wait=20)
         assert job["id"].startswith("s@")
         assert (await before.ask("schedules"))["schedules"] == []
+
+
+async def test_jobs_in_other_shards_than_their_keys_are_told(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
+) -> None:
+    await Pool.open(new, shards=4)
+    old = await Pool.open(redis)
+    astray = next(name for name in "abcdefgh" if shard_of(name, 4) != shard_of("7", 4))
+    await old.add([NewJob(each, "t", b"x", key="7") for each in ("7@a", astray)])
+    code, output, complaint = await move(redis_server.url, own_server.url)
+    assert (code, complaint) == (0, "") and "1 jobs are in other shards than their keys" in output
 
 
 async def test_ctrl_c_ends_it_behind_a_page(

@@ -17,6 +17,7 @@ from buckets.clock import HeldClock
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag, Verb
+from buckets.keys import shard_of
 from buckets.migration import Migrated, Migration
 from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
@@ -245,6 +246,14 @@ async def test_jobs_with_a_key_follow_the_one_that_has_it(old: Pool, new: Pool, 
     await finish(new, "7@b")
     assert await popped_ids(new) == ["7@c"]
     assert await state(new, "7@d") == "delayed"
+
+
+async def test_jobs_that_come_to_other_shards_than_their_keys_are_counted(old: Pool, new: Pool) -> None:
+    keyed = [NewJob(each, "t", b"1", key="7") for each in ("7@a", "7@b", *(f"j{n}" for n in range(40)))]
+    await old.add([*keyed, NewJob("other", "t", b"1")])
+    astray = sum(shard_of(job.id, 4) != shard_of("7", 4) for job in keyed)
+    assert 20 < astray < 40
+    assert (await move(old, new)).astray == astray
 
 
 async def test_an_id_that_the_new_redis_knows_keeps_what_it_has_there(old: Pool, new: Pool) -> None:

@@ -59,8 +59,8 @@ async def test_the_sessions_go_as_they_say(service: ServiceProcess) -> None:
     assert len(steps) == 11
     for command, shown in steps:
         if command.startswith("jobqueue "):
-            printed = await Shell(service.url, COLUMNS="200").shown(*shlex.split(command)[1:])
-            assert printed.startswith(shown)
+            told = await Shell(service.url, COLUMNS="200").shown(*shlex.split(command)[1:])
+            assert told.startswith(shown)
             continue
         real = command.replace("localhost:8000", f"127.0.0.1:{service.port}")
         process = await asyncio.create_subprocess_shell(real, stdout=asyncio.subprocess.PIPE)
