@@ -64,8 +64,7 @@ async def kick_topic(visit: Visit) -> web.StreamResponse:
 async def add(visit: Visit) -> web.StreamResponse:
     """Add a job to a topic, as a test."""
     given: dict[str, Any] = {"topic": text(visit, "topic"), "body": _json("body", text(visit, "body", 1 << 20))}
-    if job_id := text(visit, "id"):
-        given["id"] = job_id
+    given |= {name: value for name in ("id", "key") if (value := text(visit, name))}
     if delay := text(visit, "delay"):
         given["delay"] = _duration("delay", delay)
     answer = await ask(visit, "add", **given)

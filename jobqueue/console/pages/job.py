@@ -17,7 +17,7 @@ from jobqueue.console.pages import dead
 from jobqueue.console.questions import Away
 from jobqueue.console.visit import Visit, body_of, together
 
-_ADDED_AS = ("priority", "ttr", "tries", "ttl", "retention", "backoff", "headers", "tags")
+_ADDED_AS = ("key", "priority", "ttr", "tries", "ttl", "retention", "backoff", "headers", "tags")
 _MOST_COPIED = 8 << 10  # bytes of a body in a command to copy
 _MOST_EDITED = 256 << 10
 ENDED = ("finished", "deleted")

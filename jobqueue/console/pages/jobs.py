@@ -13,7 +13,7 @@ COUNT = 100
 STATES = ("delayed", "ready", "reserved", "dead")
 _ORDERS = {
     "delayed": "by due time",
-    "ready": "in the order in which pops get them",
+    "ready": "in the order in which pops get them; the blocked ones are last",
     "reserved": "by the end of their leases",
     "dead": "in the order in which they died",
 }

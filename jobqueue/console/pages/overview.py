@@ -74,7 +74,8 @@ def _summed(topics: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for topic in topics:
         counts.update(topic["counts"])
     ages = [topic["oldest_ready_s"] for topic in topics if topic["oldest_ready_s"] is not None]
-    return {"counts": dict(counts), "oldest_ready": max(ages, default=None)}
+    blocked = sum(topic.get("blocked", 0) for topic in topics)
+    return {"counts": dict(counts), "blocked": blocked, "oldest_ready": max(ages, default=None)}
 
 
 async def _operations(visit: Visit) -> list[Mapping[str, Any]]:

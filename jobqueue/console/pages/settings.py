@@ -66,4 +66,6 @@ def in_force(answer: Mapping[str, Any], topic: str) -> list[Row]:
 
 def as_text(value: Any) -> str:
     """A value as in the settings file, but without quotes around text."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {as_text(each)}" for name, each in value.items() if each is not None) + "}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -14,6 +14,7 @@ from tests.kit.service import Client
 
 TOPIC = "order-close"
 DELAYED, READY, RESERVED, DEAD = "order:delayed", "order:ready", "order:reserved", "order:dead"
+BLOCKED = "7@account:1"
 BODY = '{"order":1234567890123456789012,"price":1.10,"items":[{"sku":"a","n":1e2},{"sku":"b","n":2}],"note":"ça va?"}'
 
 
@@ -35,6 +36,8 @@ async def fill(client: Client) -> None:
     for number in range(12):
         await add(client, f"order:later:{number}", delay=600 * (number + 1))
     await add(client, "mail:1", topic="mail", delay=200_000)
+    for job in ("7@account:0", BLOCKED):
+        await add(client, job, topic="account", key="7")
     assert (await client.ask("pause", topic="mail", seconds=3600))["success"]
     assert (await client.ask("schedule", name="nightly", topic="report", cron="30 2 * * *", body={}))["success"]
     assert (await client.ask("schedule", name="often", topic="report", every=21_600, body={}))["success"]
@@ -76,11 +79,12 @@ PAGES = (
     "/topics?pattern=nothing",
     f"/topic?name={TOPIC}",
     "/topic?name=mail",
+    "/topic?name=account",
     "/topic?name=unknown",
     *(f"/jobs?topic={TOPIC}&state={state}" for state in ("delayed", "ready", "reserved", "dead")),
     f"/jobs?topic={TOPIC}&state=delayed&from=2026-01-01",
     "/jobs?topic=unknown",
-    *(f"/job?id={job}" for job in (DELAYED, READY, RESERVED, DEAD)),
+    *(f"/job?id={job}" for job in (DELAYED, READY, BLOCKED, RESERVED, DEAD)),
     "/dead",
     "/dead?topic=order-refund",
     "/dead?topic=order-refund&reason=bank&cause=buried",

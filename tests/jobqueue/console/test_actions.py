@@ -150,6 +150,8 @@ async def test_a_test_job_is_added(desk: Desk) -> None:
     fields = {"topic": "tried", "id": "tried:1", "delay": "30m", "body": '{"a": 1.10}'}
     assert "tried:1: created" in await desk.console.note("/do/add", fields)
     assert await desk.state("tried:1") == "delayed"
+    await desk.console.note("/do/add", fields | {"id": "tried:2", "key": "7"})
+    assert (await desk.client.ask("get", id="tried:2"))["key"] == "7"
     response, text = await desk.console.post("/do/add", {**fields, "topic": "not a topic"})
     assert response.status == 400 and "topic" in text
 

@@ -24,6 +24,7 @@ history_hours = 24
 [topics."order-close"]
 ttr_s = 7
 max_dead = 5
+per_key = {concurrency = 2}
 [virtual_topics]
 everywhere = ["order-close", "mail"]
 """
@@ -53,10 +54,11 @@ async def test_instances_and_settings_are_shown_as_the_service_has_them(
             assert "warn redis Redis keeps nothing on disk" in shown and "ok clock the clocks" in shown
             shown = await text_of(front, "/settings")
             assert "history_hours 24 file" in shown and "redis set flag" in shown and redis_server.url not in shown
+            assert "order-close per_key {concurrency = 2}" in shown
             assert "order-close ttr_s 7" in shown and "everywhere order-close, mail" in shown
             shown = await text_of(front, "/topic?name=order-close")
             assert "max_dead 5 this topic" in shown and "ttr_s 7.0 this topic" in shown
-            assert "tries 16 all topics (default)" in shown
+            assert "tries 16 all topics (default)" in shown and "per_key {concurrency = 2} this topic" in shown
             assert "goes to order-close , mail ." in await text_of(front, "/topic?name=everywhere")
             shown = await text_of(front, "/settings?q=TTR_")
             assert "default_ttr_s 60" in shown and "order-close ttr_s 7" in shown
