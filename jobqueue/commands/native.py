@@ -313,8 +313,9 @@ async def figures(engine: Engine, command: params.Past, handover: Handover) -> A
 @one
 async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answer:
     """Look at the jobs of a topic without reserving them: delayed and reserved jobs in the order of their times, dead
-    ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
-    short or empty. With `body` false, or a token without the right `bodies`, `value` is left out."""
+    ones in the order in which they died, ready ones in the order in which pops get them, and last those that wait for
+    others of their `key`. A page with a `cursor` may be short or empty. With `body` false, or a token without the right
+    `bodies`, `value` is left out."""
     handover.check(command)
     page, cursor, known = await engine.peek(command, handover.room)
     handover.take(page.jobs)
