@@ -16,7 +16,8 @@ const COLUMNS = 'id, action, topic, body, due, options';
 /** The fields that the last argument of a method may have. */
 const FIELDS = {
   add: [
-    'id', 'delay', 'at', 'spread', 'ttr', 'priority', 'tries', 'backoff', 'ttl', 'retention', 'if_exists', 'headers', 'tags',
+    'id', 'delay', 'at', 'spread', 'ttr', 'priority', 'tries', 'backoff', 'ttl', 'retention', 'if_exists', 'key',
+    'headers', 'tags',
   ],
   update: ['body', 'delay', 'at', 'priority', 'ttl'],
 };
@@ -42,7 +43,7 @@ export class Outbox {
     const fields = knownFields('add', options);
     checkBody(body, options);
     checkText('topic', topic);
-    const id = fields.id ?? randomUUID().replaceAll('-', '');
+    const id = fields.id ?? newId(fields.key);
     const command = { ...fields, command: 'add', id, topic, body };
     await this.#write(connection, tracing === null ? command : tracing.inCurrent(command));
     return id;
@@ -65,6 +66,12 @@ export class Outbox {
     if (ofKnex) await connection.raw(`${insert} VALUES (?, ?, ?, ?, ?, ?)`, values);
     else await connection.query(`${insert} VALUES ($1, $2, $3, $4, $5, $6)`, values);
   }
+}
+
+/** In a namespace of several shards, an id leads to the shard of its key. */
+function newId(key) {
+  const made = randomUUID().replaceAll('-', '');
+  return key == null ? made : `${key}@${made}`;
 }
 
 /** @throws {TypeError} for a field that the relay could not pass on, such as `durability` */

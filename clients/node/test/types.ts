@@ -21,7 +21,7 @@ export const others = [
 
 export async function commands(): Promise<void> {
   const order: Order = { order: 1001 };
-  const added = await client.add('order-close', order, { id: 'order-close:1001', at: new Date(), if_exists: 'keep' });
+  const added = await client.add('order-close', order, { id: 'order-close:1001', at: new Date(), if_exists: 'keep', key: '7' });
   await client.add('remind', undefined, { id: 'remind:7', delay: 600, spread: 60, if_exists: 'later' });
   await client.batch([{ command: 'add', topic: 'remind', id: 'remind:7', if_exists: 'sooner' }]);
   const due: number = added.due;

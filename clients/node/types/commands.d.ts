@@ -31,6 +31,8 @@ export interface AddFields {
    * a delayed one in that direction only.
    */
   if_exists?: 'keep' | 'reject' | 'replace' | 'renew' | 'later' | 'sooner';
+  /** Jobs of a topic with the same key run one after the other, in the order of their due times. */
+  key?: string;
   headers?: Record<string, string>;
   tags?: readonly string[];
   durability?: 'local' | 'replicated' | 'fsynced';

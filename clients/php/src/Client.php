@@ -87,6 +87,7 @@ final class Client
      * @param string|null $if_exists keep, renew, reject, replace, later or sooner
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
+     * @param string|null $key jobs of a topic with the same key run one after the other
      * @return Answer
      * @throws \TypeError if $delay has another type, as PHP would turn '7' into 7 seconds; or if there is no body
      */
@@ -107,6 +108,7 @@ final class Client
         mixed $tags = null,
         ?string $durability = null,
         int|float|null $spread = null,
+        ?string $key = null,
     ): array {
         $fields = [
             'topic' => $topic,
@@ -121,6 +123,7 @@ final class Client
             'ttl' => $ttl,
             'retention' => $retention,
             'if_exists' => $if_exists,
+            'key' => $key,
             'headers' => $headers,
             'tags' => $tags,
             'durability' => $durability,

@@ -43,11 +43,12 @@ final class Outbox
      *
      * @param mixed $body JSON, as in Client::add()
      * @param int|float|DateInterval|null $delay seconds, or an interval, from now on until it is due
-     * @param string|null $id null for a random one
+     * @param string|null $id null for a random one, after `<key>@` if there is a $key
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text, instead of $delay
      * @param list<int|float>|string|null $backoff `15,30` is [15, 30]
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
+     * @param string|null $key jobs of a topic with the same key run one after the other
      * @return string the id of the job
      * @throws \TypeError if the connection, $delay or $id has another type; or if there is no body
      * @throws \InvalidArgumentException for an $at that is no time, or beside $delay
@@ -70,8 +71,9 @@ final class Outbox
         mixed $headers = null,
         mixed $tags = null,
         int|float|null $spread = null,
+        ?string $key = null,
     ): string {
-        $id ??= self::newId();
+        $id ??= self::newId($key);
         if (!is_string($id)) {
             throw new \TypeError('id must be a string, not a value of the type ' . get_debug_type($id));
         }
@@ -88,6 +90,7 @@ final class Outbox
             'ttl' => $ttl,
             'retention' => $retention,
             'if_exists' => $if_exists,
+            'key' => $key,
             'headers' => $headers,
             'tags' => $tags,
         ];
@@ -181,12 +184,12 @@ final class Outbox
         }
     }
 
-    /** A random UUID (version 4), without its hyphens. */
-    private static function newId(): string
+    /** A random UUID (version 4), without its hyphens; after the key, which decides on the shard. */
+    private static function newId(?string $key): string
     {
         $bytes = random_bytes(16);
         $bytes[6] = chr(ord($bytes[6]) & 0x0f | 0x40);
         $bytes[8] = chr(ord($bytes[8]) & 0x3f | 0x80);
-        return bin2hex($bytes);
+        return ($key === null ? '' : "$key@") . bin2hex($bytes);
     }
 }

@@ -81,6 +81,7 @@ class AddFields(TypedDict, total=False):
     ttl: Seconds | None
     retention: Seconds | None
     if_exists: Literal["keep", "renew", "reject", "replace", "later", "sooner"] | None
+    key: str | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     durability: Durability | None

@@ -53,10 +53,11 @@ class Outbox:
         delay: Seconds | None = None,
         **fields: Unpack[AddFields],
     ) -> str:
-        """Write an add, and return the id of its job: a random one unless `id` is given. `delay` counts from now, by
-        this machine's clock."""
+        """Write an add, and return the id of its job: a random one unless `id` is given, after `<key>@` if there is a
+        `key`. `delay` counts from now, by this machine's clock."""
         if fields.get("id") is None:
-            fields["id"] = uuid.uuid4().hex
+            made, key = uuid.uuid4().hex, fields.get("key")
+            fields["id"] = made if key is None else f"{key}@{made}"
         command = commands.add(topic, body, delay, **fields).fields
         if traces is not None:
             command = traces.with_current_context(command)

@@ -225,13 +225,14 @@ async def test_a_row_holds_what_the_client_would_send(queue: Client, sqlite: Dat
         $arguments = [
             'topic' => 't', 'body' => ['n' => 1.0, 'empty' => new stdClass()], 'id' => 'a', 'at' => time() + 300,
             'ttr' => 30, 'priority' => 3, 'tries' => 4, 'backoff' => '15,30', 'ttl' => 600, 'retention' => 60,
-            'if_exists' => 'replace', 'headers' => [], 'tags' => ['x'], 'spread' => 5,
+            'if_exists' => 'replace', 'headers' => [], 'tags' => ['x'], 'spread' => 5, 'key' => '7',
         ];
         (new Client('{queue.url}'))->add(...$arguments);
         $outbox->add($db, ...$arguments);
         $outbox->add($db, 't', id: 'a', if_exists: 'later');
+        $tell($outbox->add($db, 't', 1, key: '7'));
     """
-    _, [row, without_body] = await sqlite.told(code)
+    [of_key], [row, without_body, third] = await sqlite.told(code)
     sent = await queue.ask("get", id="a")
     command = {name: row[name] for name in ("topic", "id", "body")} | {"at": row["due"], **row["options"]}
     await queue.ask("add", **command)
@@ -241,10 +242,12 @@ async def test_a_row_holds_what_the_client_would_send(queue: Client, sqlite: Dat
         name: value for name, value in again.items() if name not in varying
     }
     assert set(row["options"]) == {
-        *("ttr", "priority", "tries", "backoff", "ttl", "retention", "if_exists", "headers", "tags", "spread")
+        *("ttr", "priority", "tries", "backoff", "ttl", "retention", "if_exists", "headers", "tags", "spread"),
+        "key",
     }
     assert row["options"]["headers"] == {} and row["options"]["backoff"] == [15, 30]
     assert without_body == {"id": "a", "action": "add", "topic": "t", "options": {"if_exists": "later"}}
+    assert (third["id"], third["options"]) == (of_key, {"key": "7"}) and re.fullmatch("7@[0-9a-f]{32}", of_key)
 
 
 REFUSED = {

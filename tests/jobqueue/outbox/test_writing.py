@@ -40,7 +40,8 @@ async def test_a_transaction_of_sqlalchemy_writes_rows_or_none(outbox: Table) ->
         await connection.run_sync(lambda own: BOX.update(own, "a", body=None, at="2030-01-01T12:00:00.5Z", ttl=60))
         await connection.run_sync(lambda own: BOX.add(own, "t", if_exists="later", delay=60, id="b"))
         await connection.run_sync(lambda own: BOX.delete(own, "a"))
-    first, second, third, fourth, fifth = await written(outbox)
+        of_key = await connection.run_sync(lambda own: BOX.add(own, "t", 1, key="customer:7"))
+    first, second, third, fourth, fifth, sixth = await written(outbox)
     assert len(made) == 32 and first["id"] == made and abs(first["due"] - time.time() - 1800) < 60
     assert (first["action"], first["topic"], json.loads(first["body"])) == ("add", "t", {"ä": None})
     assert json.loads(first["options"]) == {"backoff": [1, 2]}
@@ -49,6 +50,8 @@ async def test_a_transaction_of_sqlalchemy_writes_rows_or_none(outbox: Table) ->
     assert third == row | {"action": "update", "topic": None, "due": at.timestamp() + 0.5, "options": '{"ttl":60}'}
     assert (fourth["body"], json.loads(fourth["options"])) == (None, {"if_exists": "later"})
     assert fifth == row | {"action": "delete", "topic": None, "body": None, "due": None}
+    assert (sixth["id"], json.loads(sixth["options"])) == (of_key, {"key": "customer:7"})
+    assert len(of_key) == 43 and of_key.startswith("customer:7@")
 
 
 @pytest.mark.parametrize("journal_database", ["sqlite"], indirect=True)

@@ -73,7 +73,7 @@ for (const [name, [within, db]] of Object.entries(KINDS)) {
     test('what is committed is there as the relay reads it, in its order', async () => {
       const options = {
         id: "it's:1 ? $1", at: new Date(1795420800125), spread: 60, ttr: 30, priority: 9, tries: 4, backoff: '15,30', ttl: 600,
-        retention: 5, if_exists: 'later', headers: { a: 'ü' }, tags: ['x'],
+        retention: 5, if_exists: 'later', key: 'customer:7', headers: { a: 'ü' }, tags: ['x'],
       };
       const { id, at, ...others } = options;
       await within(async (connection) => {
@@ -99,21 +99,24 @@ for (const [name, [within, db]] of Object.entries(KINDS)) {
 
     test('a delay counts from now, and each job without an id gets one', async () => {
       const ids = [];
+      let ofKey;
       const begun = Date.now() / 1000;
       await within(async (connection) => {
         for (const delay of [1800, 0]) ids.push(await outbox.add(connection, 't', 1, { delay }));
         await outbox.update(connection, ids[0], { delay: 0.5 });
+        ofKey = await outbox.add(connection, 't', 1, { delay: 0, key: 'customer:7' });
       });
       const ended = Date.now() / 1000;
       const found = await rows(db);
       found.forEach(({ due }, at) => {
-        const delay = [1800, 0, 0.5][at];
+        const delay = [1800, 0, 0.5, 0][at];
         // A millisecond more, for what is lost in a sum of fractions.
         assert.ok(due >= begun + delay - 0.001 && due <= ended + delay + 0.001, `${due} ${begun} ${ended}`);
       });
-      assert.deepEqual(found.map(({ id }) => id), [...ids, ids[0]]);
+      assert.deepEqual(found.map(({ id }) => id), [...ids, ids[0], ofKey]);
       for (const id of ids) assert.match(id, /^[0-9a-f]{32}$/);
       assert.notEqual(...ids);
+      assert.match(ofKey, /^customer:7@[0-9a-f]{32}$/);
     });
 
     test('what is refused has written nothing, and the transaction goes on', async () => {
