@@ -58,7 +58,7 @@ def test_a_job_in_each_state_has_in_its_columns_what_get_tells(
     full = {"priority": 7, "tries": 9, "ttr": 2.5, "ttl": 100_000, "retention": 5, "backoff": [1.5, 1000]}
     deep = json.loads("[" * 500 + "]" * 500)  # as deep as the service accepts
     full |= {"headers": {"trace": "a", "x": "b"}, "tags": ["p", "q"], "body": {"text": "é ☂", "list": [1.0, None]}}
-    serving.ask("add", topic=topic, id="full", delay=86_400, **full)
+    serving.ask("add", topic=topic, id="full", delay=86_400, key="7", **full)
     for name in ("dead", "released", "reserved", "ready"):
         serving.ask("add", topic=topic, id=name, body=deep if name == "ready" else None, ttr=3600)
     for _ in range(3):

@@ -84,10 +84,12 @@ def test_a_table_is_told_with_each_statement_where_the_service_is(
 def test_what_was_read_is_written_anew_without_the_columns_that_are_only_read(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:
-    serving.ask("add", topic=topic, id="old", body={"a": [1.0, "é"]}, at=UNIX, headers={"h": "v"}, ttl=9, ttr=0)
+    serving.ask(
+        "add", topic=topic, id="old", body={"a": [1.0, "é"]}, at=UNIX, key="7", headers={"h": "v"}, ttl=9, ttr=0
+    )
     view(spark, serving, "old_jobs", f"topic '{topic}'")
     view(spark, serving, "new_jobs", f"topic '{topic}.new', bodyFormat 'json'")
-    columns = "due_at, body, priority, ttr, ttl, retention, tries, backoff, headers, tags"
+    columns = "due_at, body, priority, ttr, ttl, retention, tries, backoff, key, headers, tags"
     spark.sql(f"INSERT INTO new_jobs (id, {columns}) SELECT concat('new:', id), {columns} FROM old_jobs")
     old, new = serving.ask("get", id="old"), serving.ask("get", id="new:old")
     others = {"created": 0, "size": 0}  # Spark writes its JSON without blanks

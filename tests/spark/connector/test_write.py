@@ -28,9 +28,10 @@ def test_every_column_arrives_as_its_field(spark: SparkSession, serving: Serving
             'day', date'2026-01-02', 'raw', X'00ff', 'none', CAST(NULL AS INT),
             'list', array(1.5D, NULL), 'map', map('a', array(timestamp'2026-01-02 00:00:00+00:00'))) AS body,
           12.5D AS ttr, 86400BD AS ttl, 300 AS retention, 7 AS priority, 3S AS tries, array(15, 30) AS backoff,
-          map('trace', 'x') AS headers, array('a', 'b') AS tags, 'ADD' AS action
+          'customer:7' AS key, map('trace', 'x') AS headers, array('a', 'b') AS tags, 'ADD' AS action
         UNION ALL
-        SELECT 'bare', timestamp'1969-12-31 23:59:59+00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+        SELECT 'bare', timestamp'1969-12-31 23:59:59+00:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+          NULL
         """
     )
     assert counts(write(rows, serving, folder, topic=topic)) == {"rows": 2, "accepted": 2}
@@ -46,7 +47,8 @@ def test_every_column_arrives_as_its_field(spark: SparkSession, serving: Serving
         "map": {"a": ["2026-01-02T00:00:00Z"]},
     }
     given = {"topic": topic, "state": "delayed", "due": DUE, "ttr": 12.5, "ttl": 86400, "retention": 300}
-    more = {"priority": 7, "tries": 3, "backoff": [15, 30], "headers": {"trace": "x"}, "tags": ["a", "b"]}
+    more = {"priority": 7, "tries": 3, "backoff": [15, 30], "key": "customer:7"}
+    more |= {"headers": {"trace": "x"}, "tags": ["a", "b"]}
     assert {name: full[name] for name in (given | more)} == given | more
     assert bare["value"] is None
     assert (bare["state"], bare["ttr"], bare["priority"], bare["tries"]) == ("ready", 60, 4, 16)
