@@ -124,6 +124,8 @@ def _limit(fields: Fields) -> list[str]:
     limit = fields.get("limited")
     if limit == "rate":
         return [f"the rate of the topic is reached; ask again in {humanize.span(fields['retry_after'])}"]
+    if limit == "per_key":
+        return ["the limit of its key is reached"]
     return ["the concurrency of the topic is reached"] if limit else []
 
 

@@ -358,6 +358,8 @@ def _notes(fields: Fields) -> Iterator[str]:
         yield humanize.unknown(fields["topic"])
     if fields.get("paused"):
         yield f"paused {_pause_end(fields)}"
+    if "blocked" in fields:
+        yield f"{humanize.number(fields['blocked'])} of the ready jobs wait for others of their key"
     newest = fields.get("newest_dead")
     if newest:
         yield humanize.clean(

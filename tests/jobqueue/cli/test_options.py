@@ -64,10 +64,11 @@ def test_what_is_typed_is_what_the_service_reads() -> None:
     job = read(
         *("add", "t", '{"a": 2.50}', "--delay", "1.5", "--backoff", "15,0.25m,30s", "--tag", "x", "--tag", "y"),
         *("--header", "a=b=c", "--priority", "9", "--if-exists", "replace", "--ttr", "0", "--durability", "local"),
+        *("--key", "customer:7"),
     )
     assert (job.topic, bytes(job.body), job.delay, job.backoff) == ("t", b'{"a": 2.50}', 1.5, [15, 15, 30])
     assert (job.tags, job.headers, job.priority, job.if_exists) == (["x", "y"], {"a": "b=c"}, 9, "replace")
-    assert (job.ttr, job.durability, job.id) == (0, "local", None)
+    assert (job.ttr, job.durability, job.id, job.key) == (0, "local", None, "customer:7")
     assert read("add", "t", "1", "--backoff", "").backoff == []
     assert read("pop", "a", "--wait", "1m").wait == 60
     assert read("add", "t", "1", "--at", "1893456000").at == 1893456000

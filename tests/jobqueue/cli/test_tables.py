@@ -77,11 +77,13 @@ def test_a_reserved_job_shows_its_worker_and_the_end_of_its_lease() -> None:
     assert "lease ends in " in row and "web1:412" in row
 
 
-def test_figures_say_paused_and_name_the_newest_dead_letter() -> None:
+def test_figures_say_paused_and_blocked_and_name_the_newest_dead_letter() -> None:
     newest = {"id": "order-7", "cause": "tries", "reason": "no connection", "dead_since": time.time() - 180}
     figures = {"topic": "t", "counts": {"dead": 1}, "totals": {}, "oldest_ready": None, "due": {}}
-    shown = lines(tables.stats(figures | {"paused": True, "paused_until": None, "newest_dead": newest}))
+    more = {"paused": True, "paused_until": None, "blocked": 1200, "newest_dead": newest}
+    shown = lines(tables.stats(figures | more))
     assert " paused until it is resumed" in shown
+    assert " 1,200 of the ready jobs wait for others of their key" in shown
     assert " the newest dead letter died 3 min ago: order-7 (tries, no connection)" in shown
 
 

@@ -187,6 +187,11 @@ async def test_a_terminal_says_why_nothing_is_popped(running: Running) -> None:
     async with Shell(running.service.url).terminal("pop", "calls") as terminal:
         await terminal.end()
         assert terminal.text.startswith("nothing may be popped now; the rate of the topic is reached; ask again in ")
+    await running.add("others", "k", "l", key="7")
+    await running.client.ask("pop", id="k", ttr=60)
+    async with Shell(running.service.url).terminal("pop", "--id", "l") as terminal:
+        said = "nothing may be popped now; the limit of its key is reached\n"
+        assert (await terminal.end(), terminal.text) == (4, said)
 
 
 async def test_check_names_the_limit_that_jobs_wait_for(running: Running) -> None:
