@@ -160,11 +160,13 @@ class Tag(enum.IntEnum):
     TRACE = 9  # text: trace context
     READY = 10  # 6 bytes, ms: since when it was ready again; only in the reply to a pop
     NOTE = 11  # bytes: data that a dialect keeps with the job
-    KEY = 12  # 2 bytes: how many jobs of the key may run at a time; 4 bytes: us between their deliveries; text: the key
+    # 2 bytes: how many jobs of the key may run at a time; 4 bytes: us between their deliveries; 4 bytes: how many jobs of
+    # the topic were created or replaced before (written by add.lua); text: the key. The last field of a record.
+    KEY = 12
 
 
-KEY_LIMITS = 6
-"""The bytes of a key's limits in the optional field, before the key."""
+BEFORE_KEY = 10
+"""The bytes of the optional field before the key."""
 
 
 @dataclass(slots=True)
@@ -306,7 +308,7 @@ class Job:
     @property
     def key(self) -> str | None:
         raw = self.optional.get(Tag.KEY)
-        return None if raw is None else raw[KEY_LIMITS:].decode("utf-8", "replace")
+        return None if raw is None else raw[BEFORE_KEY:].decode("utf-8", "replace")
 
     @property
     def ttl(self) -> int | None:

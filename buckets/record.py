@@ -17,7 +17,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from buckets.job import DEFAULT_RETENTION_MS, KEY_LIMITS, Cause, Job, Kind, NewJob, State, Tag, Verb
+from buckets.job import BEFORE_KEY, DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag, Verb
 from buckets.layout import (
     DELIVERY_FIELDS,
     EVENT_BODY,
@@ -139,7 +139,7 @@ def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
         yield Tag.NOTE, job.note
     if job.key:
         limits = job.key_concurrency.to_bytes(2, "big") + job.key_gap_us.to_bytes(4, "big")
-        yield Tag.KEY, limits + job.key.encode()
+        yield Tag.KEY, limits + bytes(4) + job.key.encode()
 
 
 def pack_ladder(delays_ms: Iterable[int]) -> bytes:
@@ -267,7 +267,7 @@ _LUA = {
     "HOLDS": _lua(_HOLDS),
     "COPY": _lua(_COPY),
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},
-    "KEY_LIMITS": _lua(KEY_LIMITS),
+    "BEFORE_KEY": _lua(BEFORE_KEY),
     "DEFAULT_RETENTION": _lua(DEFAULT_RETENTION_MS),
     "FAR": _lua(FAR_MS),
     **{f"VERB_{verb.name}": _lua(verb) for verb in Verb},

@@ -28,8 +28,13 @@ def _gap_us(job: Job) -> int:
     return int.from_bytes(job.optional[Tag.KEY][2:6], "big")
 
 
+def _order(job: Job) -> int:
+    """How many jobs of the topic were created or replaced before."""
+    return int.from_bytes(job.optional[Tag.KEY][6:10], "big")
+
+
 def _blocked_entry(job: Job) -> str:
-    return f"{job.key}@{job.due:015d}{job.created:015d}{job.number:010d}:{job.id}"
+    return f"{job.key}@{job.due:015d}{job.created:015d}{_order(job):010d}:{job.id}"
 
 
 class Books:
@@ -93,7 +98,7 @@ class Books:
 
     def blocked(self, job: Job) -> bool:
         """Whether a ready job waits for its key."""
-        return _blocked_entry(job) in self.by_key.get(f"kb:{job.topic}", ())
+        return job.key is not None and _blocked_entry(job) in self.by_key.get(f"kb:{job.topic}", ())
 
     def check(self, now_ms: int) -> None:
         self._check_keys()
@@ -155,7 +160,7 @@ class Books:
             wanted[f"kh:{topic}"] += [f"{key}@{each}" for each in ids]
         for (topic, key), jobs in blocked.items():
             wanted[f"kb:{topic}"] += map(_blocked_entry, jobs)
-            first = min(jobs, key=lambda job: (job.due, job.created, job.number))
+            first = min(jobs, key=lambda job: (job.due, job.created, _order(job)))
             is_busy = 0 < _most(first) <= len(holders[topic, key])
             is_paced = _gap_us(first) and (topic, key) in paces
             assert is_busy or is_paced, f"{first.id} is blocked, and {key} is not busy"

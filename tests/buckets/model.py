@@ -68,6 +68,7 @@ class Life:
     bucket: int = 0  # observed, not decided here
     hourly: bool = False
     number: int = 0  # of its newest entry in a ready list
+    order: int = 0  # how many jobs of the topic were created or replaced before
     holds: bool = False  # its key
     since: int | None = None  # `next` as a command found it; None: it is as it was
 
@@ -258,7 +259,7 @@ class Model:
             lives = [life for life in self.lives.values() if (life.new.topic, life.new.key) == (topic, key)]
             lives = [life for life in lives if self._shard(life) == shard]
             blocked = [life for life in lives if self.is_blocked(life)]
-            for life in sorted(blocked, key=lambda life: (life.due, life.created, life.number, life.new.id)):
+            for life in sorted(blocked, key=lambda life: (life.due, life.created, life.order)):
                 if 0 < self._most(life.new) <= sum(each.holds for each in lives):
                     break
                 if life.new.key_gap_us and self._is_paced((shard, topic, key)):
@@ -281,8 +282,18 @@ class Model:
         else:
             self._tell(life, self.verb, life.state, state, was)
         life.state, life.since = state, None
-        held, life.holds = life.holds, life.is_bound() and (life.holds or state is State.RESERVED)
+        held = life.holds
+        life.holds = life.is_bound() and (held or state is State.RESERVED) and not self._is_too_many(life)
         self._meet_key(life, has_room=held and not life.holds)
+
+    def _is_too_many(self, life: Life) -> bool:
+        """Whether other jobs hold the key of a job that becomes ready."""
+        return life.state is State.READY and 0 < self._most(life.new) <= self._busy(life) - life.holds
+
+    def _busy(self, life: Life) -> int:
+        """How many jobs hold the key of a job."""
+        key = self._key_of(life)
+        return sum(each.holds for each in self.lives.values() if self._key_of(each) == key)
 
     def _tell(self, life: Life, verb: Verb, before: int, after: int, was: int) -> None:
         self.told.append((life.new.id, verb, before, after, was))
@@ -501,7 +512,8 @@ class Model:
         due += later if due > self.now_ms and not new.due_ms else 0
         life = Life(new, State.DELAYED, created, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         life.note, life.keeps_body = new.note, new.keeps_body
-        life.number = old.number if old else (self.now_us + bool(new.key) * self._total(life)["created"]) % 2**32
+        life.number = old.number if old else self.now_us % 2**32
+        life.order = self._total(life)["created"] + self._total(life)["replaced"]
         self.lives[new.id] = life
         if due <= self.now_ms:
             self._to_ready(life)
@@ -638,9 +650,7 @@ class Model:
         if life.new.key_gap_us and not life.holds and self._is_paced(self._key_of(life)):
             return ("LIMITED",)
         if life.new.key and life.new.ttr_ms and not life.holds:
-            of_key = [each for each in self.lives.values() if (each.new.topic, each.new.key) == (topic, life.new.key)]
-            busy = sum(each.holds for each in of_key if self._shard(each) == self._shard(life))
-            if 0 < life.new.key_concurrency <= busy:
+            if 0 < life.new.key_concurrency <= self._busy(life):
                 return ("LIMITED",)
         self._spend(topic, 1)
         if life.state is State.DEAD:
@@ -1018,7 +1028,7 @@ class Model:
                 found += [each for priority in range(9, -1, -1) for each in self.ready[shard, topic, priority]]
                 lives = [life for life in self.lives.values() if (self._shard(life), life.new.topic) == (shard, topic)]
                 lives = [life for life in lives if self.is_blocked(life)]
-                lives.sort(key=lambda life: (life.new.key, life.due, life.created, life.number, life.new.id))
+                lives.sort(key=lambda life: (life.new.key, life.due, life.created, life.order))
                 found += [life.new.id for life in lives]
             return found
         lives = [life for life in self.lives.values() if (life.state, life.new.topic) == (state, topic)]

@@ -73,7 +73,7 @@ local function is_paced(key)
   local pace = pace_of(key)
   if not pace then return false end
   local listed = string.match(pace, '^:(.+)$')
-  return listed and not key.out[listed] or not listed and tonumber(pace) > now_ms
+  return listed and (not key.out[listed] or key.into[listed]) or not listed and tonumber(pace) > now_ms
 end
 
 -- Take a live job from its key. Returns the name of its state in the counts.
@@ -90,11 +90,22 @@ local function leave_key(job)
   return WORDS[job.state]
 end
 
+-- How many jobs will hold a key, as planned so far.
+local function busy_of(key)
+  local busy = holders_of({topic = key.topic, key = key.name})
+  for _ in pairs(key.out) do busy = busy - 1 end
+  for _ in pairs(key.into) do busy = busy + 1 end
+  return busy
+end
+
+-- Whether a holder that becomes ready may keep its key: a job that came from another Redis or from a journal may be one too many.
+local function has_room(key, job) return job.most == 0 or busy_of(key) < job.most end
+
 -- Give a job of a new state to its key. Returns true for a ready job that is blocked until the key is settled.
 local function enter_key(job)
   if not uses_key(job) then return false end
   local key = plan_of(job)
-  if key.out[job.id] == job.created then
+  if key.out[job.id] == job.created and (job.state ~= ready or has_room(key, job)) then
     key.out[job.id] = nil
   elseif job.state == ready then
     append(key.ready, job)
@@ -130,9 +141,7 @@ local function settle(key)
   local at, job, entry = 1, nil, nil
   local has_changed = key.is_doubtful or #key.ready > 0 or next(key.out) or next(key.unblock)
   if has_changed then job, entry = first_blocked(key) end
-  local busy = (key.ready[1] or job) and holders_of({topic = key.topic, key = key.name})
-  for _ in pairs(busy and key.out or {}) do busy = busy - 1 end
-  for _ in pairs(busy and key.into or {}) do busy = busy + 1 end
+  local busy = (key.ready[1] or job) and busy_of(key)
   while key.ready[at] or job do
     local new = key.ready[at]
     local is_new = new and not (job and runs_before(job, new))
@@ -158,7 +167,7 @@ local function settle(key)
     if not key.into[id] then append(under(under(plan, 'unhold'), key.topic), key.name .. '@' .. id) end
   end
   local listed = key.pace and string.match(key.pace, '^:(.+)$')
-  if listed and key.out[listed] then key.pace = false end
+  if listed and key.out[listed] and not key.into[listed] then key.pace = false end
   if key.pace ~= key.pace_was then
     local prefix = key.name .. '@' .. PACE
     if key.pace then append(under(under(plan, 'hold'), key.topic), '0', prefix .. key.pace) end

@@ -6,9 +6,10 @@ end
 
 local function holder(job) return job.key .. '@' .. job.id end
 
--- The order is the due time, then that of the adds. Its parts have as many digits as the largest values.
+-- The order is the due time, then that of the adds: jobs that were created in the same ms are in the order in which the topic's
+-- jobs were counted. Its parts have as many digits as the largest values.
 local function blocked_entry(job)
-  return job.key .. string.format('@%015d%015d%010d:', job.due, job.created, job.number) .. job.id
+  return job.key .. string.format('@%015d%015d%010d:', job.due, job.created, job.order) .. job.id
 end
 
 -- The id in an entry of a blocked job; nil for an entry of another program.
@@ -23,7 +24,7 @@ end
 local function runs_before(job, other)
   if job.due ~= other.due then return job.due < other.due end
   if job.created ~= other.created then return job.created < other.created end
-  return job.number < other.number
+  return job.order < other.order
 end
 
 -- The range of a key's entries in the order of members: no key contains an `@`, and no id a `|`, which comes after all of

@@ -35,9 +35,9 @@ local function apply_optional(job, raw, at)
   local key = fields[TAG_KEY]
   if key then
     local is_leased = (job.own_ttr or job.ttr) > 0
-    job.most, job.gap = struct.unpack('>HI4', key)
+    job.most, job.gap, job.order = struct.unpack('>HI4I4', key)
     if not is_leased then job.most = 0 end  -- it waits for the rate of its key only
-    if is_leased or job.gap > 0 then job.key = string.sub(key, KEY_LIMITS + 1) end
+    if is_leased or job.gap > 0 then job.key = string.sub(key, BEFORE_KEY + 1) end
   end
 end
 

@@ -186,11 +186,10 @@ local function complete_path()
   local function begin(job, when, old)
     job.due, job.bucket = due_at(when), home
     job.number = old and old.number or NEW_NUMBER
-    if job.key and not old then
-      -- Between jobs of a key that are due at the same time and were created at the same time, the number decides; so it also
-      -- counts the jobs that were created before. (This is still greater than all numbers of an earlier life.)
-      local created = tonumber(index('HGET', COUNTS .. job.topic, 'created')) or 0
-      job.number = (NEW_NUMBER + created + (under(plan.counts, job.topic).created or 0)) % 4294967296
+    if job.key then
+      local counts, planned = index('HMGET', COUNTS .. job.topic, 'created', 'replaced'), under(plan.counts, job.topic)
+      local before = (tonumber(counts[1]) or 0) + (tonumber(counts[2]) or 0)
+      job.order = (before + (planned.created or 0) + (planned.replaced or 0)) % 4294967296
     end
     job.lease = old and old.lease or 0
     if job.lease > 0 then job.header = LONG end
@@ -237,7 +236,9 @@ local function complete_path()
     end
     begin(job, jobs[at + 1], old)
     enter(job)
-    local rest = string.sub(run.front, SHORT + 1) .. body
+    local rest = string.sub(run.front, SHORT + 1)
+    if job.key then rest = string.sub(rest, 1, -#job.key - 5) .. struct.pack('>I4', job.order) .. job.key end
+    rest = rest .. body
     append(plan.records, JOB .. id, header(job) .. rest)
     local replaces = old and old.state <= dead
     job.was, job.since = replaces and old.state or 0, replaces and old.next or 0
