@@ -160,7 +160,9 @@ local function settle(key)
     end
   end
   for each = at, #key.ready do
-    append(under(under(plan, 'block'), key.topic), '0', blocked_entry(key.ready[each]))
+    local blocked = blocked_entry(key.ready[each])
+    key.unblock[blocked] = nil  -- a job that was blocked before has the same entry
+    append(under(under(plan, 'block'), key.topic), '0', blocked)
   end
   for _, each in pairs(key.into) do append(under(under(plan, 'hold'), key.topic), '0', holder(each)) end
   for id in pairs(key.out) do
