@@ -281,9 +281,9 @@ class Model:
             self._tell(life, Verb.POP, State.READY, state, self.now_ms)
         else:
             self._tell(life, self.verb, life.state, state, was)
-        life.state, life.since = state, None
-        held = life.holds
-        life.holds = life.is_bound() and (held or state is State.RESERVED) and not self._is_too_many(life)
+        before, life.state, life.since = life.state, state, None
+        held, is_too_many = life.holds, before is not state and self._is_too_many(life)
+        life.holds = life.is_bound() and (held or state is State.RESERVED) and not is_too_many
         self._meet_key(life, has_room=held and not life.holds)
 
     def _is_too_many(self, life: Life) -> bool:

@@ -98,14 +98,14 @@ local function busy_of(key)
   return busy
 end
 
--- Whether a holder that becomes ready may keep its key: a job that came from another Redis or from a journal may be one too many.
+-- Whether a holder that becomes ready may keep its key: one that came from another Redis or a journal may be one too many.
 local function has_room(key, job) return job.most == 0 or busy_of(key) < job.most end
 
 -- Give a job of a new state to its key. Returns true for a ready job that is blocked until the key is settled.
 local function enter_key(job)
   if not uses_key(job) then return false end
   local key = plan_of(job)
-  if key.out[job.id] == job.created and (job.state ~= ready or has_room(key, job)) then
+  if key.out[job.id] == job.created and (job.state ~= ready or job.was == ready or has_room(key, job)) then
     key.out[job.id] = nil
   elseif job.state == ready then
     append(key.ready, job)
