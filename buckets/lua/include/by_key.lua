@@ -13,7 +13,8 @@ local function holders_of(job) return index('ZLEXCOUNT', HOLDERS .. job.topic, r
 
 -- What is planned for the key of a job. `out`: its holders that leave, with the beginning of their lives; `into`: its new
 -- holders; `ready`: jobs that became ready and have not got the key; `unblock`: entries that are no longer blocked;
--- `pace`: see `pace_of`; `is_doubtful`: true if there may be room although no holder leaves.
+-- `pace`: see `pace_of`; `is_listed`: true if this plan puts the pace's job into the list; `is_doubtful`: true if there may be
+-- room although no holder leaves.
 local settle_keys
 local function plan_of(job)
   local keys = under(under(plan, 'keys'), job.topic)
@@ -73,7 +74,7 @@ local function is_paced(key)
   local pace = pace_of(key)
   if not pace then return false end
   local listed = string.match(pace, '^:(.+)$')
-  return listed and (not key.out[listed] or key.into[listed]) or not listed and tonumber(pace) > now_ms
+  return listed and (key.is_listed or not key.out[listed]) or not listed and tonumber(pace) > now_ms
 end
 
 -- Take a live job from its key. Returns the name of its state in the counts.
@@ -147,7 +148,7 @@ local function settle(key)
     local is_new = new and not (job and runs_before(job, new))
     local first = is_new and new or job
     if (first.most > 0 and busy >= first.most) or (first.gap > 0 and is_paced(key)) then break end
-    if first.gap > 0 then key.pace = ':' .. first.id end
+    if first.gap > 0 then key.pace, key.is_listed = ':' .. first.id, true end
     busy, key.into[first.id] = busy + 1, first
     count(key.topic, 'ready', 1)
     count(key.topic, 'blocked', -1)
@@ -169,7 +170,7 @@ local function settle(key)
     if not key.into[id] then append(under(under(plan, 'unhold'), key.topic), key.name .. '@' .. id) end
   end
   local listed = key.pace and string.match(key.pace, '^:(.+)$')
-  if listed and key.out[listed] and not key.into[listed] then key.pace = false end
+  if listed and key.out[listed] and not key.is_listed then key.pace = false end
   if key.pace ~= key.pace_was then
     local prefix = key.name .. '@' .. PACE
     if key.pace then append(under(under(plan, 'hold'), key.topic), '0', prefix .. key.pace) end
