@@ -128,6 +128,8 @@ class Migration:
                 await asyncio.sleep(_WAIT_S if self._left else 0)
         except _Stopped:
             return self.migrated
+        finally:
+            await self._free_keys()
         await self._copy_numbers()
         await self._copy_tokens()
         for topic in paused:
@@ -190,6 +192,7 @@ class Migration:
         before, self._left = self.migrated.jobs + self.migrated.schedules, 0
         for shard in range(len(self._old.keys)):
             await self._move_ready(shard)
+        self._left = 0  # the next step meets the same jobs again
         await self._move_all()
         for shard in range(len(self._old.keys)):
             await self._move_schedules(shard)
@@ -206,7 +209,8 @@ class Migration:
                 await self._pages.step(self._old.due(shard, bucket))
 
     async def _move_ready(self, shard: int) -> None:
-        """Migrate the jobs of the ready lists, in their order."""
+        """Migrate the ready jobs of each topic: those in the lists, in their order, then those that wait for their
+        keys, in theirs."""
         keys = self._old.keys[shard]
         for topic in await Topics(self._old).names(shard):
             lists = range(9, -1, -1)
@@ -217,6 +221,27 @@ class Migration:
                 while left > 0:  # jobs that arrive meanwhile are left to the next pass
                     looked = await self._move(shard, (), f"{priority}:{topic}")
                     left = left - looked if looked else 0
+            await self._move_blocked(shard, topic)
+
+    async def _move_blocked(self, shard: int, topic: str) -> None:
+        key, after = self._old.keys[shard].blocked(topic), b"-"
+        while page := await self._old.redis.read("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, _PAGE):
+            await self._move_these(shard, [entry.partition(b"@")[2].partition(b":")[2] for entry in page], "blocked")
+            after = b"(" + page[-1]
+
+    async def _free_keys(self) -> None:
+        """Let the jobs that are left, or that were added meanwhile, have the keys of those that are gone."""
+        for shard, keys in enumerate(self._old.keys):
+            for topic in await Topics(self._old).names(shard):
+                async for page in self._pages.members(keys.holders(topic).encode()):
+                    for entries in chunks(page, _PAGE):
+                        freed = self._old.call(
+                            *("remove_orphans", shard, entries),
+                            now=self._old.clock.now(),
+                            family="kh",
+                            which=topic,
+                        )
+                        await self._pages.step(freed)
 
     async def _move_all(self) -> None:
         """Migrate all other jobs, and those that a dead migration left in a hash."""
@@ -234,12 +259,16 @@ class Migration:
                         await self._move_left_behind(shard, key)
             for shard, some in ids.items():
                 for chunk in chunks(list(some), _PAGE):
-                    looked = 0
-                    while looked < len(chunk):
-                        looked += await self._move(shard, chunk[looked:])
+                    await self._move_these(shard, chunk)
+
+    async def _move_these(self, shard: int, ids: Sequence[bytes], front: str = "") -> None:
+        looked = 0
+        while looked < len(ids):
+            looked += await self._move(shard, ids[looked:], front)
 
     async def _move(self, shard: int, ids: Sequence[bytes], front: str = "") -> int:
-        """Migrate a page of jobs, from a ready list or by their ids; returns how many entries or ids were looked at."""
+        """Migrate a page of jobs, from a ready list or by their ids (see export.lua); returns how many entries or ids
+        were looked at."""
         if self._stopping:
             raise _Stopped
         looked, reserved, key, *pairs = await self._pages.step(

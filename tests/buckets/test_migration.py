@@ -96,7 +96,7 @@ async def emptied(pool: Pool) -> None:
     """No job is left, and the counts agree."""
     assert await records(pool) == {}
     for server in await pool.redis.servers():
-        assert await server.read("KEYS", "*:[mbsrdh]:*") == []
+        assert await server.read("KEYS", "*:[mbsrdh]:*") + await server.read("KEYS", "*:k[hb]:*") == []
     assert (await Topics(pool).stats()).counts == {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}
 
 
@@ -254,6 +254,41 @@ async def test_jobs_that_come_to_other_shards_than_their_keys_are_counted(old: P
     astray = sum(shard_of(job.id, 4) != shard_of("7", 4) for job in keyed)
     assert 20 < astray < 40
     assert (await move(old, new)).astray == astray
+
+
+async def test_while_jobs_of_a_key_move_they_run_in_order_and_one_at_a_time(old: Pool, new: Pool) -> None:
+    await old.add([NewJob(f"7@{n:03}", "t", b"", key="7") for n in range(400)])
+    ran: list[str] = []
+    running: set[str] = set()
+
+    async def work(pool: Pool) -> None:
+        while len(ran) < 400:
+            for job in await pop(pool, "t", count=5):
+                assert not running, f"{job.id} runs beside {running}"
+                running.add(job.id)
+                ran.append(job.id)
+                await asyncio.sleep(random.random() / 100)
+                running.remove(job.id)
+                await finish(pool, job.id)
+            await asyncio.sleep(0.001)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as both:
+        both.create_task(work(old))
+        await until(lambda: len(ran) > 3)
+        both.create_task(work(new))
+        migrated = await move(old, new)
+    assert ran == [f"7@{n:03}" for n in range(400)]
+    assert migrated.topics["t"]["ready"] > 0
+    await emptied(old)
+
+
+async def test_a_move_that_is_stopped_leaves_no_key_busy(old: Pool, new: Pool, redis: Redis) -> None:
+    await old.add([NewJob(f"7@{n:03}", "t", b"", key="7") for n in range(300)])
+    moving = await Migration.open(old.redis, new.redis, rest=0, progress=lambda moved, left: moving.stop())
+    await moving.run()
+    assert 0 < moving.migrated.jobs < 300 and not moving.migrated.done
+    await check_books(redis, old)
+    assert await popped_ids(old) == [f"7@{moving.migrated.jobs:03}"]
 
 
 async def test_an_id_that_the_new_redis_knows_keeps_what_it_has_there(old: Pool, new: Pool) -> None:
