@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from buckets.layout import LENGTH, SPAN
 
@@ -160,13 +163,31 @@ class Tag(enum.IntEnum):
     TRACE = 9  # text: trace context
     READY = 10  # 6 bytes, ms: since when it was ready again; only in the reply to a pop
     NOTE = 11  # bytes: data that a dialect keeps with the job
-    # 2 bytes: how many jobs of the key may run at a time; 4 bytes: us between their deliveries; 4 bytes: how many jobs of
-    # the topic were created or replaced before (written by add.lua); text: the key. The last field of a record.
+    # 2 bytes: how many jobs of the key may run at a time; 4 bytes: us between their deliveries; 4 bytes: how many jobs
+    # of the topic were created or replaced before (written by add.lua); text: the key. The last field of a record.
     KEY = 12
 
 
-BEFORE_KEY = 10
+_KEY_HEAD = struct.Struct(">HII")
+BEFORE_KEY = _KEY_HEAD.size
 """The bytes of the optional field before the key."""
+
+
+class KeyOf(NamedTuple):
+    """What a job's record says about its key; see `Tag.KEY`."""
+
+    name: str
+    concurrency: int
+    gap_us: int
+
+    @classmethod
+    def among(cls, optional: Mapping[int, bytes]) -> Self | None:
+        """The key among the optional fields of a record, or None."""
+        raw = optional.get(Tag.KEY, b"")
+        if len(raw) <= BEFORE_KEY:
+            return None
+        concurrency, gap_us, _ = _KEY_HEAD.unpack_from(raw)
+        return cls(raw[BEFORE_KEY:].decode("utf-8", "replace"), concurrency, gap_us)
 
 
 @dataclass(slots=True)
@@ -307,8 +328,8 @@ class Job:
 
     @property
     def key(self) -> str | None:
-        raw = self.optional.get(Tag.KEY)
-        return None if raw is None else raw[BEFORE_KEY:].decode("utf-8", "replace")
+        key = KeyOf.among(self.optional)
+        return key and key.name
 
     @property
     def ttl(self) -> int | None:

@@ -649,9 +649,8 @@ class Model:
             return ("LIMITED",)
         if life.new.key_gap_us and not life.holds and self._is_paced(self._key_of(life)):
             return ("LIMITED",)
-        if life.new.key and life.new.ttr_ms and not life.holds:
-            if 0 < life.new.key_concurrency <= self._busy(life):
-                return ("LIMITED",)
+        if life.new.key and not life.holds and 0 < self._most(life.new) <= self._busy(life):
+            return ("LIMITED",)
         self._spend(topic, 1)
         if life.state is State.DEAD:
             life.attempts = life.step = 0

@@ -284,11 +284,11 @@ async def test_while_jobs_of_a_key_move_they_run_in_order_and_one_at_a_time(old:
 
 async def test_a_move_that_is_stopped_leaves_no_key_busy(old: Pool, new: Pool, redis: Redis) -> None:
     await old.add([NewJob(f"7@{n:03}", "t", b"", key="7") for n in range(300)])
-    moving = await Migration.open(old.redis, new.redis, rest=0, progress=lambda moved, left: moving.stop())
-    await moving.run()
-    assert 0 < moving.migrated.jobs < 300 and not moving.migrated.done
+    migration = await Migration.open(old.redis, new.redis, rest=0, progress=lambda moved, left: migration.stop())
+    await migration.run()
+    assert 0 < migration.migrated.jobs < 300 and not migration.migrated.done
     await check_books(redis, old)
-    assert await popped_ids(old) == [f"7@{moving.migrated.jobs:03}"]
+    assert await popped_ids(old) == [f"7@{migration.migrated.jobs:03}"]
 
 
 async def test_an_id_that_the_new_redis_knows_keeps_what_it_has_there(old: Pool, new: Pool) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from buckets.errors import JobQueueError, TryLater, Unavailable
 from buckets.events.restoring import PAGE, Asked, Restoring
-from buckets.job import DEFAULT_RETENTION_MS, NewJob, Tag
+from buckets.job import DEFAULT_RETENTION_MS, KeyOf, NewJob, Tag
 from buckets.pages import chunks
 from buckets.pool.pool import Pool
 from buckets.record import unpack_optional
@@ -263,7 +263,7 @@ def _new_life(row: JobRow, now_ms: int, sums: Sums) -> NewJob | None:
         return None
     fields = unpack_optional(row.options)
     ladder = fields.get(Tag.BACKOFF, b"")
-    return NewJob(
+    job = NewJob(
         *(row.id, row.topic, row.body.encode()),
         due_ms=row.due if row.due > now_ms else 0,
         ttr_ms=int.from_bytes(fields[Tag.TTR], "big") if Tag.TTR in fields else row.ttr,
@@ -279,6 +279,9 @@ def _new_life(row: JobRow, now_ms: int, sums: Sums) -> NewJob | None:
         note=fields.get(Tag.NOTE, b""),
         keeps_body=bool(row.keeps_body),
     )
+    if key := KeyOf.among(fields):
+        job.key, job.key_concurrency, job.key_gap_us = key
+    return job
 
 
 async def _add(pool: Pool, jobs: Sequence[NewJob], actor: str, sums: Sums) -> None:

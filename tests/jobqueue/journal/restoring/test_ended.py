@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from buckets.job import State, Tag
+from buckets.job import KeyOf, State, Tag
 from jobqueue.journal.restoring import restore
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one
@@ -23,6 +23,9 @@ FULL: dict[str, Any] = {
     "priority": 9,
     "tries": 3,
     "ttr_ms": 7_000,
+    "key": "7",
+    "key_concurrency": 2,
+    "key_gap_us": 5,
 }
 
 
@@ -45,6 +48,7 @@ async def test_a_finished_job_is_a_new_one_with_all_that_it_was_added_with(each_
     assert (job.state, job.body, job.topic, job.ttr, job.tries) == (State.READY, b'"body"', "t", 7_000, 3)
     assert (job.backoff, job.ttl, job.priority, job.attempts) == ((5_000, 60_000), HOUR, 9, 0)
     assert (job.text(Tag.HEADERS), job.text(Tag.TAGS), job.note) == ('{"a":"b"}', '["x"]', b"n")
+    assert KeyOf.among(job.optional) == ("7", 2, 5)
     assert job.text(Tag.REASON) is None and job.created > first.created and job.due > first.due
     assert job.retention == (HOUR if keeps else 0)
     assert (await pop_one(pool)).lease > first.lease

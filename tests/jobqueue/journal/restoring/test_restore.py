@@ -16,7 +16,7 @@ from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.jobqueue.journal.restoring.lost import World, contents, world_of
 from tests.kit.redis_server import RedisServer
-from tests.kit.waiting import tick_all
+from tests.kit.waiting import tick_all, until
 
 HOUR = 3_600_000
 FULL: dict[str, Any] = {
@@ -134,6 +134,44 @@ async def test_ready_jobs_come_back_in_the_order_of_their_time(each_world: World
     await each_world.lose()
     await each_world.restore()
     assert [job.id for job in await pop(each_world.pool, count=250)] == names
+
+
+async def test_jobs_of_a_key_come_back_in_their_order_and_only_one_runs(each_world: World) -> None:
+    pool = each_world.pool
+    await pool.add([NewJob(f"7@{name}", "t", b"1", key="7") for name in "adcb"])
+    first = await pop_one(pool)
+    await each_world.drained()
+    await each_world.lose()
+    await each_world.counts()
+    await check_books(pool.redis, pool)
+    assert await pop(pool, "t", count=4) == []
+    for name in "dcb":
+        await finish(pool, first.id, first.lease)
+        first = await pop_one(pool)
+        assert first.id == f"7@{name}"
+
+
+async def test_a_job_in_back_off_whose_key_another_got_meanwhile_waits_for_it(world: World) -> None:
+    """Ready jobs come back before delayed ones."""
+    pool = world.pool
+    await pool.add([NewJob(f"7@{name}", "t", b"1", key="7") for name in "ab"])
+    first = await pop_one(pool)
+    await pool.release(first.id, first.lease, delay_ms=300)
+    await world.drained()
+    await world.lose()
+    await world.restore()
+    assert (await pop_one(pool)).id == "7@b"
+    await until(lambda: ticked(pool, "7@a", "ready"))
+    await check_books(pool.redis, pool)
+    assert await pop(pool, "t") == []
+    await finish(pool, "7@b")
+    assert (await pop_one(pool)).id == "7@a"
+
+
+async def ticked(pool: Pool, job_id: str, word: str) -> bool:
+    """Whether a job is in a state after a tick."""
+    await tick_all(pool)
+    return await state(pool, job_id) == word
 
 
 async def test_only_jobs_of_the_topics_and_states_that_were_asked_for_come_back(each_world: World) -> None:
