@@ -132,7 +132,8 @@ local function first_blocked(key)
   end
 end
 
--- Plan which jobs of a key may run: the first of those that are blocked and those that became ready.
+-- Plan which jobs of a key may run: the first of those that are blocked and those that became ready. A job does not wait for an
+-- entry of its own, which a migration or an older version of the service has left.
 local function settle(key)
   for place, job in ipairs(key.ready) do job.place = place end
   table.sort(key.ready, function(one, other)
@@ -143,6 +144,9 @@ local function settle(key)
   local has_changed = key.is_doubtful or #key.ready > 0 or next(key.out) or next(key.unblock)
   if has_changed then job, entry = first_blocked(key) end
   local busy = (key.ready[1] or job) and busy_of(key)
+  for _, each in ipairs(busy and busy > 0 and key.ready or {}) do
+    if not key.out[each.id] and holds_key(each) then key.out[each.id], busy = each.created, busy - 1 end  -- left by others
+  end
   while key.ready[at] or job do
     local new = key.ready[at]
     local is_new = new and not (job and runs_before(job, new))

@@ -156,10 +156,11 @@ async def test_a_job_in_back_off_whose_key_another_got_meanwhile_waits_for_it(wo
     pool = world.pool
     await pool.add([NewJob(f"7@{name}", "t", b"1", key="7") for name in "ab"])
     first = await pop_one(pool)
-    await pool.release(first.id, first.lease, delay_ms=300)
+    await pool.release(first.id, first.lease, delay_ms=2_000)
     await world.drained()
     await world.lose()
     await world.restore()
+    assert [await state(pool, each) for each in ("7@a", "7@b")] == ["delayed", "ready"]
     assert (await pop_one(pool)).id == "7@b"
     await until(lambda: ticked(pool, "7@a", "ready"))
     await check_books(pool.redis, pool)
