@@ -374,7 +374,7 @@ async def test_two_movers_move_each_job_once(old: Pool, new: Pool) -> None:
 
 async def test_a_full_new_redis_stops_the_mover_and_nothing_is_lost(old: Pool, new: Pool, other: Redis) -> None:
     await old.add([NewJob(f"j{n}", "t", b"x" * 1_000, delay_ms=HOUR) for n in range(3_000)])
-    await old.add([NewJob(f"r{n}", "t", b"x" * 1_000) for n in range(500)])
+    await old.add([NewJob(f"r{n}", "t", b"x" * 1_000, key=f"{n % 6}" if n % 2 else "") for n in range(1_000)])
     jobs = await records(old)
     used = int((await other.read("INFO", "memory")).partition(b"used_memory:")[2].split()[0])
     await other.read("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", used + (2 << 20))
