@@ -141,17 +141,19 @@ local function settle(key)
     return not runs_before(other, one) and one.place < other.place
   end)
   local at, job, entry = 1, nil, nil
-  local has_changed = key.is_doubtful or #key.ready > 0 or next(key.out) or next(key.unblock)
-  if has_changed then job, entry = first_blocked(key) end
-  local busy = (key.ready[1] or job) and busy_of(key)
+  local may_run = key.is_doubtful or next(key.out) or next(key.unblock)
+  local busy = (key.ready[1] or may_run) and busy_of(key)
   for _, each in ipairs(busy and busy > 0 and key.ready or {}) do
     if not key.out[each.id] and holds_key(each) then key.out[each.id], busy = each.created, busy - 1 end  -- left by others
   end
+  local function is_held_back(each) return (each.most > 0 and busy >= each.most) or (each.gap > 0 and is_paced(key)) end
+  for _, each in ipairs(key.ready) do may_run = may_run or not is_held_back(each) end
+  if may_run then job, entry = first_blocked(key) end
   while key.ready[at] or job do
     local new = key.ready[at]
     local is_new = new and not (job and runs_before(job, new))
     local first = is_new and new or job
-    if (first.most > 0 and busy >= first.most) or (first.gap > 0 and is_paced(key)) then break end
+    if is_held_back(first) then break end
     if first.gap > 0 then key.pace, key.is_listed = ':' .. first.id, true end
     busy, key.into[first.id] = busy + 1, first
     count(key.topic, 'ready', 1)
