@@ -45,6 +45,8 @@ class Standing:
     """Ready, but its key is busy: how many jobs of the key are before it or hold the key."""
     holder: str | None = None
     """Then also the id of a job that holds the key, or empty for none."""
+    opens_ms: int | None = None
+    """And when the rate of the key allows its next delivery, if that is what the job waits for."""
     newer: int | None = None
     """Dead: dead letters of its topic that died later."""
 
@@ -93,5 +95,6 @@ async def standing(shards: Shards, job_id: str, within: str = "") -> Standing:
         above=told.get("above"),
         ahead=told.get("ahead"),
         holder=told["holder"].decode("utf-8", "replace") if "holder" in told else None,
+        opens_ms=told.get("opens"),
         newer=told.get("newer"),
     )

@@ -57,6 +57,9 @@ class Standing(Struct, forbid_unknown_fields=True, kw_only=True):
         | UnsetType
     ) = UNSET
     holder: Annotated[str | None, Meta(description="and the job that has the key, or one of them")] | UnsetType = UNSET
+    opens_at: (
+        Annotated[float, Meta(description="and when the rate of the key allows its next delivery")] | UnsetType
+    ) = UNSET
     waiting: Annotated[int | None, Meta(description="and how many pops of its topic wait")] | UnsetType = UNSET
     last_delivery: (
         Annotated[

@@ -32,7 +32,7 @@ end
 -- delivery, in digits.
 local function pace_of(key)
   if key.pace == nil then
-    local low, high = '[' .. key.name .. '@' .. PACE, '(' .. key.name .. 'A'
+    local low, high = pace_range(key.name)
     local entry = index('ZRANGEBYLEX', HOLDERS .. key.topic, low, high, 'LIMIT', '0', '1')[1]
     key.pace = entry and string.sub(entry, #key.name + 3)
     key.pace = key.pace or false

@@ -31,6 +31,7 @@ end
 -- their characters.
 local PACE = '|'
 local function range_of(key) return '[' .. key .. '@', '(' .. key .. '@' .. PACE end
+local function pace_range(key) return '[' .. key .. '@' .. PACE, '(' .. key .. 'A' end
 
 -- The entry in a bucket for the time at which a key with a rate may have its next delivery; and the topic and the key of it.
 local function pace_entry(topic, key) return PACE .. topic .. '@' .. key end

@@ -8,7 +8,8 @@
 --   earlier; `paused`, us until its topic resumes (-1 if it is not paused, -2 if only an explicit resume ends the pause);
 --   `before`, how many entries are before it at its priority (-1 if it was not found among the first); `above`, how many are
 --   at higher priorities; instead of these two, if it waits for its key, `ahead`, how many jobs of the key are before it or
---   hold the key, and `holder`, one that holds it; `newer`, how many dead letters of its topic died later
+--   hold the key, `holder`, one that holds it, and any `opens`, when the rate of the key allows its next delivery (ms since the
+--   epoch); `newer`, how many dead letters of its topic died later
 -- fails: never
 -- repeat: yes
 -- include: clock indexes record within pauses slices key_order
@@ -54,10 +55,18 @@ if job.state == delayed or job.state == ready then
 end
 local entry = job.key and blocked_entry(job)
 if job.state == ready and entry and type(redis.pcall('ZSCORE', BLOCKED .. job.topic, entry)) == 'string' then
-  local holders = redis.pcall('ZRANGEBYLEX', HOLDERS .. job.topic, range_of(job.key))
-  local first = '[' .. job.key .. '@'
-  tell('ahead', (holders.err and 0 or #holders) + count_of('ZLEXCOUNT', BLOCKED .. job.topic, first, '(' .. entry))
-  tell('holder', string.sub(holders[1] or '', #job.key + 2))
+  local set, low, high = HOLDERS .. job.topic, range_of(job.key)
+  tell('ahead', count_of('ZLEXCOUNT', set, low, high) + count_of('ZLEXCOUNT', BLOCKED .. job.topic, low, '(' .. entry))
+  local holders, live = redis.pcall('ZRANGEBYLEX', set, low, high, 'LIMIT', '0', '100'), ''
+  for _, each in ipairs(holders.err and {} or holders) do
+    local other = live == '' and read_front(string.sub(each, #job.key + 2))
+    if other and uses_key(other) then live = other.id end
+  end
+  tell('holder', live)
+  low, high = pace_range(job.key)
+  local pace = redis.pcall('ZRANGEBYLEX', set, low, high, 'LIMIT', '0', '1')
+  local opens = not pace.err and pace[1] and tonumber(string.sub(pace[1], #low))
+  if opens then tell('opens', opens) end
 elseif job.state == ready then
   local place = redis.pcall('LPOS', READY .. job.priority .. ':' .. job.topic, string.format('%d:%s', job.number, id),
     'MAXLEN', most)

@@ -450,6 +450,8 @@ export interface Standing<T = unknown> {
   ahead?: number;
   /** and the job that has the key, or one of them */
   holder?: string | null;
+  /** and when the rate of the key allows its next delivery */
+  opens_at?: number;
   /** and how many pops of its topic wait */
   waiting?: number | null;
   /**

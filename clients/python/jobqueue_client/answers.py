@@ -194,6 +194,7 @@ class Standing(TypedDict):
     above: NotRequired[int | None]
     ahead: NotRequired[int]
     holder: NotRequired[str | None]
+    opens_at: NotRequired[float]
     waiting: NotRequired[int | None]
     last_delivery: NotRequired[float | None]
     limited: NotRequired[Literal["concurrency", "rate"]]

@@ -170,6 +170,7 @@ def _standing(standing: Standing, now: Now) -> Answer:
         facts |= {"limited": now.closed.limit} if now.closed else {}
     if standing.ahead is not None:
         facts |= {"ahead": standing.ahead, "holder": standing.holder or None}
+        facts |= {"opens_at": standing.opens_ms / 1000} if standing.opens_ms is not None else {}
     if job.state is State.DEAD and now.bounds:
         facts |= {"deleted_at": (job.next + now.bounds.age_ms) / 1000, "newer": standing.newer}
         facts["max_dead"] = now.bounds.most or None

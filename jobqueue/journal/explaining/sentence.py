@@ -133,11 +133,14 @@ def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
 
 def _behind(job: Job, standing: Standing) -> str:
     """Why a job waits for its key."""
-    if not standing.holder:
-        return f"Its key {job.key} is free, and it was not made ready for pops: jobqueue fsck --repair."
     count = standing.ahead or 0
     are = "is" if count == 1 else "are"
-    return f"{jobs(count).capitalize()} of its key {job.key} {are} before it; {standing.holder} has the key."
+    if standing.holder:
+        return f"{jobs(count)} of its key {job.key} {are} before it; {standing.holder} has the key."
+    if standing.opens_ms is not None:
+        opens = f"The rate of its key {job.key} allows the next delivery at {_at(standing.opens_ms, standing)}"
+        return f"{opens}; {jobs(count)} {are} before it." if count else f"{opens}."
+    return f"Its key {job.key} is free, and it was not made ready for pops: jobqueue fsck --repair."
 
 
 def _polled(job: Job, standing: Standing, polling: Sequence[Polling], topic: str) -> str:

@@ -53,7 +53,7 @@ local function key_fault(job)
   if not job.key or not uses_key(job) or score_in(HOLDERS .. job.topic, holder(job)) == 0 then return nil end
   if job.state ~= ready or score_in(BLOCKED .. job.topic, blocked_entry(job)) ~= 0 then return 'unindexed' end
   local busy = redis.pcall('ZLEXCOUNT', HOLDERS .. job.topic, range_of(job.key))
-  local low, high = '[' .. job.key .. '@' .. PACE, '(' .. job.key .. 'A'
+  local low, high = pace_range(job.key)
   if job.gap > 0 and #redis.pcall('ZRANGEBYLEX', HOLDERS .. job.topic, low, high, 'LIMIT', '0', '1') > 0 then return nil end
   busy = type(busy) == 'number' and busy or 0
   return (job.most == 0 or busy < job.most) and 'stuck' or nil

@@ -180,6 +180,23 @@ async def test_a_ready_job_says_what_keeps_it_and_what_to_do(
     assert await said(pool, job_id="next", polling=[polled(waiting=1)]) == soon
 
 
+async def test_a_job_that_waits_for_its_key_names_the_one_that_has_it(redis: Redis, pool: Pool) -> None:
+    for job_id in ("first", "b", "a"):
+        await add(pool, job_id, key="7", key_gap_us=5_000_000)
+    await pop_one(pool)
+    assert await said(pool) == "2 jobs of its key 7 are before it; first has the key."
+    assert await said(pool, job_id="b") == "1 job of its key 7 is before it; first has the key."
+    await finish(pool, "first")
+    paced = "The rate of its key 7 allows the next delivery at 2026-11-25 12:00:05.000 UTC (in 5 s)"
+    assert await said(pool) == f"{paced}; 1 job is before it."
+    assert await said(pool, job_id="b") == f"{paced}."
+    await redis.read("DEL", pool.keys[0].holders("t"))
+    free = "Its key 7 is free, and it was not made ready for pops: jobqueue fsck --repair."
+    assert await said(pool) == free
+    await redis.read("ZADD", pool.keys[0].holders("t"), 0, "7@gone")
+    assert await said(pool) == free
+
+
 async def test_a_ready_job_of_a_paused_topic_says_so(pool: Pool) -> None:
     await add(pool, "a")
     await Topics(pool).pause("t")
