@@ -50,6 +50,9 @@ async def commands_of_jobs(wires: Wires) -> set[str]:
         await ask("kick", topic=topic)
         await ask("bury", id="buried", lease=(await ask("pop", topic=topic))["lease"])
         await ask("kick", id="buried")
+        for _ in range(2):
+            last = await ask("add", topic=topic, body=1, key="customer:7")
+        await ask("explain", id=last["id"])
         for state in ("delayed", "ready", "reserved", "dead"):
             await ask("peek", topic=topic, state=state)
             await ask("find", prefix="b", topic=topic, state=state)
