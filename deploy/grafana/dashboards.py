@@ -220,9 +220,11 @@ _OF_TOPIC = 'job="$job", topic="$topic"'
 def _of_topic() -> Iterable[Any]:
     yield _lines(
         "Jobs by state",
-        "Delayed jobs are not due; ready ones wait for a worker, reserved ones are with one; dead ones wait for you.",
+        "Delayed jobs are not due; ready ones wait for a worker, the blocked ones of them for their key; reserved ones "
+        "are with one; dead ones wait for you.",
         "short",
         (f"max by (state) (jobqueue_jobs{{{_OF_TOPIC}}})", "{{state}}"),
+        (f"max by (topic) (jobqueue_blocked_jobs{{{_OF_TOPIC}}})", "blocked"),
     )
     yield _lines(
         "What happens to jobs",

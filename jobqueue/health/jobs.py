@@ -88,8 +88,10 @@ def judge_schedules(late: Mapping[str, float]) -> Iterator[Finding]:
 
 def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Level, str]]:
     """The levels and sentences about a topic. `growth`: how many ready jobs it gains per second."""
-    name, ready, oldest = shlex.quote(topic["topic"]), topic["counts"]["ready"], topic["oldest_ready_s"]
+    name, ready, oldest = shlex.quote(topic["topic"]), _deliverable(topic), topic["oldest_ready_s"]
     waiting = f"{words.jobs(ready)} ready" + ("" if oldest is None else f", the oldest for {_span(oldest)}")
+    if blocked := topic.get("blocked"):
+        waiting += f" ({blocked:,} more wait for their keys)"
     if topic["paused"]:
         until = topic["paused_until"]
         end = f"until {words.when(until)}" if until else "until it is resumed"
@@ -115,6 +117,11 @@ def of_topic(topic: Fields, growth: float, polling: Fields) -> Iterator[tuple[Le
     yield from _limits(topic, name)
 
 
+def _deliverable(topic: Fields) -> int:
+    """How many of its ready jobs a pop may get: those that do not wait for their keys."""
+    return int(topic["counts"]["ready"] - topic.get("blocked", 0))
+
+
 def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
     """Why no worker of a topic accepts jobs now, as one of them reports; an empty string if some worker may accept
     jobs."""
@@ -126,11 +133,11 @@ def _blocked(topic: Fields, workers: Sequence[Fields]) -> str:
 
 def _reached(topic: Fields) -> str:
     """The limit that keeps ready jobs back, in words; empty if none does, as far as the figures show."""
-    concurrency, rate, counts = topic.get("concurrency"), topic.get("rate"), topic["counts"]
-    if concurrency and counts["reserved"] >= concurrency:
+    concurrency, rate, ready = topic.get("concurrency"), topic.get("rate"), _deliverable(topic)
+    if concurrency and topic["counts"]["reserved"] >= concurrency:
         return f"as many are reserved as may be (concurrency {concurrency:,})"
-    if rate and counts["ready"] > rate:
-        return f"at most {rate:g} a second are delivered (rate), so these take {_span(counts['ready'] / rate)}"
+    if rate and ready > rate:
+        return f"at most {rate:g} a second are delivered (rate), so these take {_span(ready / rate)}"
     return ""
 
 

@@ -317,7 +317,10 @@ class Figures(Struct, forbid_unknown_fields=True):
     totals: Annotated[
         dict[str, int], Meta(description="how many there have ever been: created, delivered, finished, …")
     ]
-    oldest_ready: Annotated[float | None, Meta(description="for how many seconds the oldest ready job has been ready")]
+    oldest_ready: Annotated[
+        float | None,
+        Meta(description="for how many seconds the oldest ready job has been ready; `blocked` ones do not count"),
+    ]
     due: Annotated[
         dict[str, int],
         Meta(
@@ -487,7 +490,8 @@ class Listed(Struct, forbid_unknown_fields=True):
     topic: Topic
     counts: Counts
     oldest_ready_s: Annotated[
-        float | None, Meta(description="for how many seconds its oldest ready job has been ready; null: none is known")
+        float | None,
+        Meta(description="as `oldest_ready` of stats; null: none is known"),
     ]
     workers: Annotated[int, Meta(description="how many workers poll it, of those that `workers` lists")]
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]

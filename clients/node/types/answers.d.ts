@@ -578,7 +578,7 @@ export interface TopicRow {
   topic: string;
   /** how many jobs are delayed, ready, reserved and dead */
   counts: Counts;
-  /** for how many seconds its oldest ready job has been ready; null: none is known */
+  /** as `oldest_ready` of stats; null: none is known */
   oldest_ready_s: number | null;
   /** how many workers poll it, of those that `workers` lists */
   workers: number;
@@ -708,7 +708,7 @@ export interface StatsAnswer {
   counts: Counts;
   /** how many there have ever been: created, delivered, finished, … */
   totals: Record<string, number>;
-  /** for how many seconds the oldest ready job has been ready */
+  /** for how many seconds the oldest ready job has been ready; `blocked` ones do not count */
   oldest_ready: number | null;
   /**
    * pending jobs by how soon they are due: when their minute begins (their hour, if added over a day ahead), so the

@@ -92,6 +92,19 @@ def test_where_not_all_workers_are_listed_it_does_not_say_that_nobody_polls() ->
     assert level == "warn" and sentence.startswith("none of the listed workers polls it; 1 job ready")
 
 
+def test_jobs_that_wait_for_their_keys_are_not_for_a_worker_to_take() -> None:
+    counts = {"ready": 9, "delayed": 0, "dead": 0, "reserved": 1}
+    topic: dict[str, Any] = {"topic": "t", "counts": counts, "blocked": 9, "oldest_ready_s": None}
+    topic |= {"paused": False, "workers": 0}
+    polling = {"workers": [], "others": {"parked": 0, "jobs": 0}}
+    assert not list(judged.of_topic(topic, 0.0, polling))
+    ((_, sentence),) = judged.of_topic(topic | {"blocked": 6, "oldest_ready_s": 3600.0}, 0.0, polling)
+    assert "3 jobs ready, the oldest for 1 h (6 more wait for their keys)." in sentence
+    limited = topic | {"blocked": 6, "oldest_ready_s": 9.0, "workers": 1}
+    ((_, sentence),) = judged.of_topic(limited | {"rate": 0.5}, 0.0, polling)
+    assert "so these take 6 s" in sentence
+
+
 def test_what_keeps_adds_or_deliveries_from_working_now_is_bad() -> None:
     counts = {"ready": 1, "delayed": 9, "dead": 0}
     topic = {"topic": "t", "counts": counts, "oldest_ready_s": 59.0, "paused": False, "workers": 0}
