@@ -34,6 +34,7 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
     op: int = 0  # number of the command within its process
     id: str | None = None
     topic: str | None = None
+    key: str | None = None
     body: int | None = None
     lease: int | None = None  # µs on Redis's clock: when a pop was delivered
     redis: float | None = None  # unix seconds on Redis's clock when the command was done, if the answer reports it

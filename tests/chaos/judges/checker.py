@@ -8,16 +8,17 @@ are in the order of their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tests.chaos.history import Event
 from tests.chaos.judges.durability_claims import check_honest
 from tests.chaos.judges.final_counts import LIVE, check_counts, check_whole
 from tests.chaos.judges.findings import Finding, Report
+from tests.chaos.judges.keys import check_keys
 from tests.chaos.judges.lateness import figures
 from tests.chaos.judges.leaks import check_leaks
-from tests.chaos.judges.lives import Act, Delivery, Faults, Life, faults, lives
+from tests.chaos.judges.lives import Act, Delivery, Faults, Life, faults, lives, until
 from tests.chaos.judges.occurrences import agendas, check_schedules
 from tests.chaos.judges.order import check_order
 from tests.chaos.judges.redis_time import RedisTime
@@ -47,6 +48,7 @@ def check(events: Sequence[Event]) -> Report:
     report.found += check_whole(events)
     report.found += check_counts(events, known, trouble)
     report.found += check_order(events, known, trouble)
+    report.found += check_keys(known, trouble)
     report.found += check_schedules(events, plans, trouble)
     report.found += check_leaks(events)
     return report
@@ -72,17 +74,12 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         yield Finding("lost", says, life.id, _lines(added, last), excused)
     elif last.answer.state in LIVE:
         yield Finding("stuck", f"still {last.answer.state} at the end", life.id, _lines(added, last))
-    elif last.answer.state == "dead" and not _may_die(life):
+    elif last.answer.state == "dead" and not life.may_die:
         says = "dead, and nobody buried it, and it has no ttl and no end of tries"
         yield Finding("lost", says, life.id, _lines(added, last))
     elif last.answer.state in ("finished", "deleted") and not asked:
         says = f"{last.answer.state}, and nobody asked for it"
         yield Finding("lost", says, life.id, _lines(added, last), excused)
-
-
-def _may_die(life: Life) -> bool:
-    buried = any(act.perhaps for act in life.acts["bury"])
-    return buried or any(act.invoke.tries or act.invoke.ttl for act in life.acts["add"])
 
 
 def check_created(life: Life, trouble: Faults) -> Iterator[Finding]:
@@ -109,7 +106,7 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
     clock."""
     adds = [act for act in life.acts["add"] if act.perhaps]
     told = [act.answer.due for act in adds if act.ok and act.answer and act.answer.due is not None]
-    asked = min((act.invoke.at + (act.invoke.delay or 0) for act in adds), default=0.0)
+    asked = min((act.earliest for act in adds), default=0.0)
     for delivery in life.deliveries:
         at_ms = delivery.lease // 1000
         own_ms = round((delivery.answer.due or 0) * 1000)
@@ -121,10 +118,10 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
             early_ms = (asked - delivery.answer.at) * 1000
             yield Finding("early", f"{early_ms:.0f} ms before its delay was over", life.id, _lines(delivery))
     for before, after in pairwise(life.deliveries):
-        for release in _until(after, life.of(before, "release")):
+        for release in until(after, life.of(before, "release")):
             due = release.answer.due if release.ok and release.answer else None
-            until = release.invoke.at + (release.invoke.delay or 0)  # on the machine's clock
-            if due is not None and (after.lease // 1000 < round(due * 1000) or after.answer.at < until - _ROUNDING_S):
+            is_early = after.answer.at < release.earliest - _ROUNDING_S
+            if due is not None and (after.lease // 1000 < round(due * 1000) or is_early):
                 says, excused = "delivered before it was released to", trouble.excuse(release)
                 yield Finding("early", says, life.id, _lines(release, after), excused)
 
@@ -184,29 +181,11 @@ def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
         excused = trouble.excuse(before)
         if before.lease == after.lease:
             yield Finding("lease", "given twice", life.id, _lines(before, after), excused)
-        elif after.lease // 1000 < (end_ms := _end_ms(before, after, life)) and not _gave_up(before, after, life):
-            touches = _until(after, life.of(before, "touch"))
+        elif after.lease // 1000 < (end_ms := life.end_ms(before, after)) and not life.gave_up(before, after):
+            touches = until(after, life.of(before, "touch"))
             excused = excused or any(trouble.excuse(each) for each in touches)
             says = f"delivered {end_ms - after.lease // 1000} ms before the lease before it was over"
             yield Finding("overlap", says, life.id, _lines(before, after, *touches), excused)
-
-
-def _until(after: Delivery, acts: Iterable[Act]) -> list[Act]:
-    """The acts that were sent before a delivery was heard of: later ones have no bearing on it."""
-    return [act for act in acts if act.invoke.at <= after.answer.at]
-
-
-def _end_ms(before: Delivery, after: Delivery, life: Life) -> int:
-    """The earliest end of a lease that nobody gave up, in ms on Redis's clock, as known at the next delivery."""
-    touches = _until(after, life.of(before, "touch"))
-    ends = [before.lease // 1000 + round((before.answer.ttr or 0) * 1000)]
-    return max(ends + [round(act.answer.until * 1000) for act in touches if act.answer and act.answer.until])
-
-
-def _gave_up(before: Delivery, after: Delivery, life: Life) -> bool:
-    """Whether the holder of a lease may have given it up before the next one was heard of."""
-    words = (*life.of(before, "finish", "release", "bury"), *life.acts["delete"])
-    return any(act.perhaps for act in _until(after, words))
 
 
 def check_tries(life: Life, trouble: Faults) -> Iterator[Finding]:

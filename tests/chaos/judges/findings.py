@@ -20,6 +20,8 @@ INVARIANTS = {
     "refusal": "I11: nothing is refused without a reason",
     "created": "I12: an id is created once",
     "order": "I13: within a topic, a priority and a shard, the first job to be ready is delivered first",
+    "together": "jobs of a key do not run at the same time",
+    "turn": "jobs of a key run in the order of their due times, and one that comes back runs before the next",
     "skipped": "each time of a schedule has its occurrence",
     "caught up": "of what a schedule missed, its catch_up says what is made",
     "overlapping": "with overlap skip, no occurrence is made while the last one is not done",

@@ -27,7 +27,7 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
     beyond = (0.0, "")
     for life in known.values():
         for delivery in life.deliveries[:1]:
-            if delivery.answer.attempt == 1 and delivery.answer.due is not None and not _is_in_order(delivery):
+            if delivery.answer.attempt == 1 and delivery.answer.due is not None and not _waits_in_line(life, delivery):
                 late_s = delivery.lease / 1e6 - delivery.answer.due
                 beyond = max(beyond, (_beyond(life.id, delivery, late_s, trouble), life.id))
                 (inside if _is_inside(delivery, late_s, trouble) else outside).append(late_s * 1000)
@@ -53,9 +53,9 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
     )
 
 
-def _is_in_order(delivery: Delivery) -> bool:
-    """Whether it had to wait for the single consumer of its topic, which would measure the consumer."""
-    return delivery.answer.topic in IN_ORDER
+def _waits_in_line(life: Life, delivery: Delivery) -> bool:
+    """Whether it had to wait for the single consumer of its topic, or for its key, which would measure consumers."""
+    return delivery.answer.topic in IN_ORDER or life.key is not None
 
 
 def _beyond(job: str, delivery: Delivery, late_s: float, trouble: Faults) -> float:

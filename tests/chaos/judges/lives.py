@@ -35,6 +35,16 @@ class Act:
         return self.answer is None or self.answer.kind in ("ok", "info")
 
     @property
+    def earliest(self) -> float:
+        """Before this, in s on the machine's clock, it made no job ready."""
+        return self.invoke.at + (self.invoke.delay or 0)
+
+    @property
+    def shows_ready(self) -> bool:
+        """Its answer says that its job was ready."""
+        return self.answer is not None and self.answer.kind == "ok" and self.answer.state == "ready"
+
+    @property
     def lines(self) -> list[int]:
         return [self.invoke.line] + ([self.answer.line] if self.answer else [])
 
@@ -69,6 +79,18 @@ class Life:
         return next((act for act in self.acts["add"] if act.ok), None)
 
     @property
+    def key(self) -> tuple[str, str] | None:
+        """Its topic and its key, if it has one."""
+        adds = (act.invoke for act in self.acts["add"])
+        return next(((add.topic or "", add.key) for add in adds if add.key), None)
+
+    @property
+    def may_die(self) -> bool:
+        """Whether somebody may have buried it, or its tries or its ttl may have ended."""
+        buried = any(act.perhaps for act in self.acts["bury"])
+        return buried or any(act.invoke.tries or act.invoke.ttl for act in self.acts["add"])
+
+    @property
     def ends(self) -> list[Act]:
         """The commands that were to end it for good."""
         return self.acts["finish"] + self.acts["delete"]
@@ -77,9 +99,25 @@ class Life:
         """The commands of the holder of a delivery that were done, or may have been."""
         return [act for name in commands for act in self.acts[name] if _is_of(act, delivery)]
 
+    def end_ms(self, before: Delivery, after: Delivery) -> int:
+        """The earliest end of a lease that nobody gave up, in ms on Redis's clock, as known at a later delivery."""
+        touches = until(after, self.of(before, "touch"))
+        ends = [before.lease // 1000 + round((before.answer.ttr or 0) * 1000)]
+        return max(ends + [round(act.answer.until * 1000) for act in touches if act.answer and act.answer.until])
+
+    def gave_up(self, before: Delivery, after: Delivery) -> bool:
+        """Whether the holder of a lease may have given it up before a later delivery was heard of."""
+        words = (*self.of(before, "finish", "release", "bury"), *self.acts["delete"])
+        return any(act.perhaps for act in until(after, words))
+
 
 def _is_of(act: Act, delivery: Delivery) -> bool:
     return act.perhaps and act.invoke.lease == delivery.lease
+
+
+def until(after: Delivery, acts: Iterable[Act]) -> list[Act]:
+    """The acts that were sent before a delivery was heard of: later ones have no bearing on it."""
+    return [act for act in acts if act.invoke.at <= after.answer.at]
 
 
 def lives(events: Iterable[Event]) -> dict[str, Life]:

@@ -72,11 +72,12 @@ class Fable:
         done: bool = True,
         tries: int = 0,
         priority: int = 4,
+        key: str | None = None,
         **told: Any,
     ) -> None:
         body = len(self.jobs)
         asked: dict[str, Any] = {"id": job, "topic": self.topic, "delay": delay, "ttr": TTR_S, "tries": tries}
-        asked["priority"] = priority
+        asked |= {"priority": priority, "key": key}
         op = self.write("invoke", "add", body=self.jobs[job].body if job in self.jobs else body, **asked)
         result = "existing"
         if done and job not in self.jobs:

@@ -50,7 +50,7 @@ def stays(life: Life) -> Iterator[Stay]:
         return
     first, priority = life.deliveries[0], adds[0].invoke.priority or 0
     told = [act for act in (*adds, *life.acts["get"]) if _says_ready(act, first)]
-    stay = Stay(life.id, priority, first, since=min(map(_earliest, adds)), by=_NEVER, asked=adds[0].invoke.op)
+    stay = Stay(life.id, priority, first, since=min(act.earliest for act in adds), by=_NEVER, asked=adds[0].invoke.op)
     if told and first.answer.attempt == 1:  # otherwise somebody had it before
         _know(stay, min((act for act in told), key=lambda act: act.answer.at if act.answer else _NEVER))
     yield stay
@@ -58,12 +58,8 @@ def stays(life: Life) -> Iterator[Stay]:
         yield _came_back(life, priority, before, after)
 
 
-def _earliest(act: Act) -> float:
-    return act.invoke.at + (act.invoke.delay or 0)
-
-
 def _says_ready(act: Act, before: Delivery) -> bool:
-    return act.ok and act.answer is not None and act.answer.state == "ready" and act.answer.at < before.answer.at
+    return act.shows_ready and act.answer is not None and act.answer.at < before.answer.at
 
 
 def _know(stay: Stay, act: Act) -> None:
@@ -78,7 +74,7 @@ def _came_back(life: Life, priority: int, before: Delivery, after: Delivery) -> 
     """The stay between two deliveries: released by the holder, or returned at the end of its TTR."""
     releases = life.of(before, "release")
     counted = any(act.invoke.attempt != 0 for act in releases) or not releases
-    since = min(map(_earliest, releases), default=before.invoke.at)
+    since = min((act.earliest for act in releases), default=before.invoke.at)
     stay = Stay(life.id, priority, after, since, _NEVER, after=(before, *releases))
     told = [act for act in releases if _says_ready(act, after)]
     if told and after.answer.attempt == (before.answer.attempt or 0) + counted:

@@ -1,8 +1,8 @@
 """The load: producers and consumers over HTTP, on one or more services.
 
-Jobs of 20 topics have delays of 0 to 3 s and a TTR of 2 s. Some are deleted. Of those that are popped, most are
-finished; others are touched first, released, buried, or abandoned as by a handler that died. All of it follows from the
-seed, except for what races decide.
+Jobs of 20 topics have delays of 0 to 3 s and a TTR of 2 s. In one topic some have one of a few keys. Some jobs are
+deleted. Of those that are popped, most are finished; others are touched first, released, buried, or abandoned as by a
+handler that died. All of it follows from the seed, except for what races decide.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ LONGEST_DELAY_S = 3.0
 RETENTION_S = 7200.0
 """Longer than any run, so that ended jobs are remembered until the final reads."""
 _DELETED = 0.04  # of the jobs
+_KEYED = 0.15  # of the jobs, all in one topic
+_TOPIC_OF_KEYS = TOPICS[0]
+_KEYS = [f"key-{number}" for number in range(8)]
+_SEEN_S = 0.05  # after which a due job should be ready
 _LIMITED = 0.1  # share of the jobs with three tries; the others have no limit
 _WAYS = {"die": 2, "late": 2, "release": 5, "bury": 1, "touch": 3, "dawdle": 2, "finish": 85}
 """What handlers do, in percent; `die` never answers, `late` answers around the end of its lease."""
@@ -51,13 +55,13 @@ class Work:
 
 
 class Producer(Participant):
-    """Adds jobs until told to stop, and deletes some."""
+    """Adds jobs until told to stop, deletes some, and looks whether those with a key are ready once they are due."""
 
     def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
         super().__init__(name, history, wire, chance)
         self._work = work
         self._pause_s = work.producers / work.rate  # a job
-        self._to_delete: list[tuple[float, str]] = []  # loop time, and the id
+        self._later: list[tuple[float, Fields]] = []  # loop time, and the command to send then
         self.ids: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -66,27 +70,37 @@ class Producer(Participant):
             jobs = [self._job() for _ in range(self.chance.choice((1, 1, 1, 5)))]
             next_at = clock() + len(jobs) * self._pause_s
             for job, answer in zip(jobs, await self.insist(*jobs), strict=True):
-                if answer["success"] and self.chance.random() < _DELETED:
-                    self._to_delete.append((clock() + self.chance.uniform(0, LONGEST_DELAY_S), job["id"]))
-            await self._delete_some(clock())
+                if answer["success"]:
+                    self._plan(job, clock())
+            await self._send_due(clock())
             await asyncio.sleep(max(0.0, next_at - clock()))
-        await self._delete_some(float("inf"))
+        await self._send_due(float("inf"))
 
     def _job(self) -> Fields:
         number = len(self.ids)
-        self.ids.append(f"{self.name}:{number}")
+        key = self.chance.choice(_KEYS) if self.chance.random() < _KEYED else None
+        self.ids.append(f"{key}@{self.name}:{number}" if key else f"{self.name}:{number}")
         delay = 0 if self.chance.random() < 0.2 else round(self.chance.uniform(0, LONGEST_DELAY_S), 3)
         tries = 3 if self.chance.random() < _LIMITED else 0
-        job = {"command": "add", "topic": self.chance.choice(TOPICS), "id": self.ids[-1], "delay": delay}
+        topic = {"topic": _TOPIC_OF_KEYS, "key": key} if key else {"topic": self.chance.choice(TOPICS)}
+        job = {"command": "add", "id": self.ids[-1], "delay": delay} | topic
         durability = self._work.durabilities[number % len(self._work.durabilities)]
         return job | {"ttr": TTR_S, "tries": tries, "retention": RETENTION_S, "body": number, "durability": durability}
 
-    async def _delete_some(self, until: float) -> None:
-        todo = [job for at, job in self._to_delete if at <= until]
-        self._to_delete = [(at, job) for at, job in self._to_delete if at > until]
-        durability = self._work.durabilities[0]
-        if todo:
-            await self.insist(*({"command": "delete", "id": job, "durability": durability} for job in todo))
+    def _plan(self, job: Fields, now: float) -> None:
+        """Plan what comes of a job that was added."""
+        if self.chance.random() < _DELETED:
+            word = {"command": "delete", "id": job["id"], "durability": self._work.durabilities[0]}
+            self._later.append((now + self.chance.uniform(0, LONGEST_DELAY_S), word))
+        if "key" in job:
+            self._later.append((now + job["delay"] + _SEEN_S, {"command": "get", "id": job["id"]}))
+
+    async def _send_due(self, until: float) -> None:
+        """Send the planned commands that are due."""
+        words = [word for at, word in self._later if at <= until]
+        self._later = [(at, word) for at, word in self._later if at > until]
+        if words:
+            await self.insist(*words)
 
 
 class Consumer(Participant):

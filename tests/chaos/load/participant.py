@@ -14,7 +14,7 @@ from tests.chaos.history import History
 from tests.chaos.load.wire import NotAnswered, NotSent, Wire
 
 _TOLD = ("state", "result", "durability", "code", "due", "until", "lease", "attempt", "tries", "counts", "totals")
-_ASKED = ("id", "topic", "lease", "delay", "ttr", "ttl", "priority", "tries", "body", "durability")
+_ASKED = ("id", "topic", "key", "lease", "delay", "ttr", "ttl", "priority", "tries", "body", "durability")
 
 Fields = dict[str, Any]
 

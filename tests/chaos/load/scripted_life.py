@@ -20,9 +20,10 @@ TTR_S = 0.4
 _PAUSE_S = 0.01
 _RETENTION_S = 3600.0
 _FAR_S = 3600.0
+_KEY = "customer:7"
 _HISTORY = {"add", "pop", "finish", "delete", "touch", "release", "bury"}
 (PLAIN, BATCH, COPIES, SLOW, DELAYED, TRIED, PAUSED, PURGED, CHANGED, LAPSED) = TOPICS[:10]
-MORE_COPIES = TOPICS[10]
+MORE_COPIES, KEYED = TOPICS[10:12]
 VIRTUAL = "both"
 VIRTUAL_TOPICS = {VIRTUAL: (COPIES, MORE_COPIES)}
 CALLED = ("run:1",)
@@ -44,7 +45,7 @@ class ScriptedLife(Participant):
         for part in (
             # Reads come early: later there are more topics, and a life for each command that reads one.
             *(self._plain, self._looks, self._batches, self._copies, self._endings, self._delayed, self._tries),
-            *(self._paused, self._purged, self._changed, self._lapsed, self._vanish),
+            *(self._paused, self._keyed, self._purged, self._changed, self._lapsed, self._vanish),
         ):
             await part()
 
@@ -92,6 +93,9 @@ class ScriptedLife(Participant):
         self.ids.append(job)
         told = {"command": "add", "topic": topic, "id": job, "delay": 0, "ttr": TTR_S, "tries": 0, "body": number}
         return told | {"retention": _RETENTION_S} | fields
+
+    def _job_with_key(self, topic: str, number: int, **fields: object) -> Fields:
+        return self._job(topic, number, name=f"{_KEY}@{topic}", key=_KEY, **fields)
 
     async def _handled(self, topic: str, handle: Handle, number: int = 1, **fields: object) -> None:
         """Pop until this many jobs of a topic were handled; `handle` returns whether one was."""
@@ -201,9 +205,22 @@ class ScriptedLife(Participant):
         await self._tell({"command": "resume", "topic": PAUSED})
         await self._handled(PAUSED, self._finish)
 
+    async def _keyed(self) -> None:
+        """Jobs of a key, of which the first comes back once, and a look at those that wait."""
+        await self._tell(*(self._job_with_key(KEYED, each) for each in range(1, 4)))
+        await self._tell({"command": "peek", "topic": KEYED, "state": "ready"})
+
+        async def work(job: Fields) -> bool:
+            if job["value"] == 1 and job["attempt"] == 1:
+                await self._tell({"command": "release", "delay": 0.02, "id": job["id"], "lease": job["lease"]})
+                return False
+            return await self._finish(job)
+
+        await self._handled(KEYED, work, 3)
+
     async def _purged(self) -> None:
-        """purge ready, delayed and dead jobs. The history has a delete for each."""
-        jobs = [self._job(PURGED, each, delay=_FAR_S if each > 2 else 0) for each in range(1, 5)]
+        """purge ready jobs, of which one waits for its key, and delayed ones. The history has a delete for each."""
+        jobs = [self._job_with_key(PURGED, each, delay=_FAR_S if each > 2 else 0) for each in range(1, 5)]
         await self._tell(*jobs)
         ops = [self._history.invoke(self.name, "delete", id=job["id"]) for job in jobs]
         cursor: str | None = ""
