@@ -130,6 +130,14 @@ async def test_the_answers_stand_in_the_order_of_their_commands(engine: Engine, 
     assert [each["success"] for each in got] == [True, True, False, True, True, True]
 
 
+async def test_on_several_shards_the_id_of_a_job_with_a_key_leads_to_the_shard_of_its_key(redis: Redis) -> None:
+    engine = engine_on(await Pool.open(redis, shards=4, buckets=1))
+    adds = [params.Add(topic="t", id=each, body=Raw(b"1"), key="7") for each in ("7@a", "77@a", "a", None)]
+    named, other, none, made = await answers(engine, *adds)
+    assert named["success"] and made["id"].startswith("7@")
+    assert [(each["code"], each["field"]) for each in (other, none)] == [("BAD_FIELD", "id")] * 2
+
+
 async def test_a_pop_behind_finishes_that_wait_for_a_connection_waits_for_them(own_server: RedisServer) -> None:
     redis, operator = Redis(own_server.url), Redis(own_server.url)
     pool = await Pool.open(redis)

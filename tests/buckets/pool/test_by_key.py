@@ -254,6 +254,8 @@ async def test_the_jobs_of_a_key_with_a_rate_are_delivered_so_far_apart(
     assert not await redis.read("KEYS", "*:b:*") or await state(pool, "d") == "reserved"
     for each in ("a", "b", "d", "other"):
         await finish(pool, each)
+    await add(pool, "last", **paced)
+    await delete(pool, "last")  # which was in the list
     assert await redis.read("KEYS", "*kh:*") == []
 
 

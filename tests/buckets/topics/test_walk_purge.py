@@ -144,6 +144,19 @@ async def test_jobs_made_after_a_purge_began_stay(redis: Redis, pool: Pool, cloc
     await check_books(redis, pool)
 
 
+async def test_a_job_that_waits_for_its_key_and_was_made_after_a_purge_began_stays(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    for each in ("holder", "old"):
+        await add(pool, each, key="7")
+    begun = await Walk(pool).purge("t", State.READY, seconds=0)
+    clock.advance(1)
+    await add(pool, "new", key="7")
+    assert await Walk(pool).purge("t", State.READY, begun.next) == Purged(2, None)
+    await check_books(redis, pool)
+    assert await popped_ids(pool) == ["new"]
+
+
 async def fill_behind(pool: Pool, clock: HeldClock) -> None:
     """Jobs in each state, the reserved ones not taken from the jobs that existed before."""
     await fill(pool, clock, 3, "elsewhere", "moved:")
