@@ -186,9 +186,12 @@ def _kind(raw: bytes) -> Kind:
     key = head + (raw[NEW_HEADER:_LEASE_AT] + raw[HEADER:body_at] if popped else raw[NEW_HEADER:body_at])
     kind = _KINDS.get(key)
     if kind is None:
+        kind = _read_kind(raw, body_at)
+        if Tag.KEY in kind.optional:  # no other job is of its kind
+            return kind
         if len(_KINDS) >= _MOST_KINDS:
             _KINDS.clear()
-        kind = _KINDS[key] = _read_kind(raw, body_at)
+        _KINDS[key] = kind
     return kind
 
 

@@ -10,7 +10,7 @@ uses, its includes, each once and after the includes that it needs, and the rest
 
 Creating a function costs Redis time in every run, whether it is called or not. So the scripts of the hot path define
 the functions that only the complete path needs inside one function, `complete_path`, which they call in case of doubt.
-A function that begins with a line `-- include: …` gets its own includes at that line.
+A function that begins with a line `-- include: …`, in a script or in an include, gets its own includes at that line.
 """
 
 from __future__ import annotations
@@ -84,7 +84,12 @@ def _include(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """The text of an include, the includes that it needs, and the script's arguments that it reads."""
     source = _INCLUDES[name].read_text()
     fields = _fields(source)
-    return source, tuple(fields.get("include", "").split()), tuple(fields.get("argument", "").split())
+    needed = tuple(fields.get("include", "").split())
+
+    def composed(function: re.Match[str]) -> str:
+        return f"{function[1]}{_text_of(_resolved(function[2].split(), _resolved(needed)))}{function[3]}end"
+
+    return _WITH_INCLUDES.sub(composed, source), needed, tuple(fields.get("argument", "").split())
 
 
 def _resolved(names: Iterable[str], present: Iterable[str] = ()) -> list[str]:

@@ -282,13 +282,14 @@ class Model:
         else:
             self._tell(life, self.verb, life.state, state, was)
         before, life.state, life.since = life.state, state, None
-        held, is_too_many = life.holds, before is not state and self._is_too_many(life)
-        life.holds = life.is_bound() and (held or state is State.RESERVED) and not is_too_many
+        held, loses_key = life.holds, before is not state and self._loses_key(life)
+        life.holds = life.is_bound() and (held or state is State.RESERVED) and not loses_key
         self._meet_key(life, has_room=held and not life.holds)
 
-    def _is_too_many(self, life: Life) -> bool:
-        """Whether other jobs hold the key of a job that becomes ready."""
-        return life.state is State.READY and 0 < self._most(life.new) <= self._busy(life) - life.holds
+    def _loses_key(self, life: Life) -> bool:
+        """Whether a job that becomes ready does not keep its key: others hold it, or the key has a rate."""
+        is_full = 0 < self._most(life.new) <= self._busy(life) - life.holds
+        return life.state is State.READY and (is_full or life.new.key_gap_us > 0)
 
     def _busy(self, life: Life) -> int:
         """How many jobs hold the key of a job."""
@@ -647,7 +648,8 @@ class Model:
         topic = life.new.topic
         if topic in self.limits and self._room(topic, ttr_ms).spent:
             return ("LIMITED",)
-        if life.new.key_gap_us and not life.holds and self._is_paced(self._key_of(life)):
+        key = self._key_of(life)
+        if life.new.key_gap_us and self.pace.get(key) != job_id and self._is_paced(key):
             return ("LIMITED",)
         if life.new.key and not life.holds and 0 < self._most(life.new) <= self._busy(life):
             return ("LIMITED",)

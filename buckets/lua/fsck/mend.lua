@@ -29,14 +29,13 @@ end
 
 -- Give a job to its key, unless it holds the key or is blocked, and settle the key.
 local function mend_key(job)
-  if holds_key(job) then return end
-  local key = plan_of(job)
+  if by_key().holds(job) then return end
+  local key = by_key().plan_of(job.topic, job.key)
   key.is_doubtful = true
   if job.state ~= ready then
     key.into[job.id] = job
   elseif index('ZSCORE', BLOCKED .. job.topic, blocked_entry(job)) ~= '0' then
     local since = math.min(job.next, now_ms)
-    count_moves({[job.topic] = 1}, 'ready', 'blocked')  -- as `leave` takes it for one of these
     leave(job)
     enter(job)  -- with a new number, as its list may have an entry
     job.next = since

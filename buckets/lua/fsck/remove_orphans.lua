@@ -15,7 +15,7 @@ local ids = {unpack(ARGV, 5)}  -- strings: entries of the index, or names of sch
 local found, set = orphans(family, which, ids)
 if set and #found > 0 then redis.call('ZREM', set, unpack(found)) end
 if family == 'kh' and #found > 0 then  -- the next jobs get their keys
-  for _, entry in ipairs(found) do plan_of({topic = which, key = string.match(entry, '^[^@]*')}).is_doubtful = true end
+  for _, entry in ipairs(found) do by_key().plan_of(which, string.match(entry, '^[^@]*')).is_doubtful = true end
   commit()
 end
 if family == 's' then

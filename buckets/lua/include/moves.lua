@@ -15,7 +15,7 @@ end
 -- Take a live job out of the indexes of its state. Its entry in a ready list just becomes stale.
 local function leave(job)
   if job.holds then plan.places[job.topic] = true end
-  count(job.topic, job.key and leave_key(job) or WORDS[job.state], -1)
+  count(job.topic, job.key and by_key().leave_key(job) or WORDS[job.state], -1)
   if job.state == delayed then count_due(job.topic, job.next, job.hourly, -1) end
   if in_bucket(job) then unschedule(job) end
   if job.state == dead then table.insert(under(plan.unbury, job.topic), job.id) end
@@ -37,7 +37,7 @@ end
 -- Put the job into the indexes of `job.state`.
 local function enter(job)
   arrive(job)
-  local waits = job.key and enter_key(job)
+  local waits = job.key and by_key().enter_key(job)
   count(job.topic, waits and 'blocked' or WORDS[job.state], 1)
   if job.state == delayed then
     count_due(job.topic, job.next, job.hourly, 1)

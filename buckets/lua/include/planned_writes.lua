@@ -4,8 +4,7 @@
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
 if told == nil then ask_for_events() end
 local plan = {bucket = {}, first = {}, unbucket = {}, unslice = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
-  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, places = {},
-  hold = {}, unhold = {}, block = {}, unblock = {}, push_with = 'RPUSH'}
+  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, places = {}, push_with = 'RPUSH'}
 
 local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
 local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
@@ -57,8 +56,7 @@ local function forget_entries()
     end
   end
   for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
-  for topic, members in pairs(plan.unhold) do index('ZREM', HOLDERS .. topic, unpack(members)) end
-  for topic, members in pairs(plan.unblock) do index('ZREM', BLOCKED .. topic, unpack(members)) end
+  if plan.forget_keys then plan.forget_keys() end
 end
 
 -- Ring for pops that wait for places (see limits.lua) in topics where jobs have left some.
@@ -74,7 +72,7 @@ end
 -- The bell of a topic rings if one of its lists was empty before: waiting pops have seen it empty, and a woken pop learns
 -- from its reply how many jobs are left.
 local function commit(verb, flags)
-  if plan.settle then plan.settle() end
+  if plan.settle then plan.settle() end  -- see by_key.lua
   local rings = {}
   for number in pairs(plan.bucket) do
     if needs_alarm(BUCKET .. number, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
@@ -82,8 +80,6 @@ local function commit(verb, flags)
   for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
   for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end
   for topic, members in pairs(plan.bury) do index('ZADD', DEAD .. topic, unpack(members)) end
-  for topic, members in pairs(plan.hold) do index('ZADD', HOLDERS .. topic, unpack(members)) end
-  for topic, members in pairs(plan.block) do index('ZADD', BLOCKED .. topic, unpack(members)) end
   for topic, by_priority in pairs(plan.push) do
     for priority, entries in pairs(by_priority) do
       if index(plan.push_with, READY .. priority .. ':' .. topic, unpack(entries)) == #entries then

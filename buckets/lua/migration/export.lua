@@ -23,15 +23,22 @@ local left = {}  -- entries of jobs that stay
 
 -- Whether a job must stay here: otherwise the jobs of a key could run here and there at the same time, or in another order. A
 -- job that holds its key leaves unless another that holds it is reserved; the others follow when no job here holds the key.
+local holders_by_key = {}
 local function stays(job)
   if job.state == reserved then return true end
   if job.state > reserved or not job.key then return false end
-  local holds = uses_key(job) and holds_key(job)
+  local holds = uses_key(job) and by_key().holds(job)
   if front == '' and job.state == ready and not holds then return true end
-  for _, entry in ipairs(index('ZRANGEBYLEX', HOLDERS .. job.topic, range_of(job.key))) do
-    local id = string.sub(entry, #job.key + 2)
-    local other = id ~= job.id and not seen[id] and read_job(id)
-    if other and (other.state == reserved or (uses_key(other) and not holds)) then return true end
+  local holders = under(holders_by_key, job.topic)
+  if not holders[job.key] then
+    holders[job.key] = {}
+    for _, entry in ipairs(index('ZRANGEBYLEX', HOLDERS .. job.topic, range_of(job.key))) do
+      local other = read_job(string.sub(entry, #job.key + 2))
+      if other and uses_key(other) then append(holders[job.key], other) end
+    end
+  end
+  for _, other in ipairs(holders[job.key]) do
+    if other.id ~= job.id and not seen[other.id] and (other.state == reserved or not holds) then return true end
   end
   return false
 end
@@ -41,9 +48,9 @@ end
 local function take_out(job)
   leave(job)
   if not job.key or job.state > reserved then return end
-  local key = plan_of(job)
+  local key = by_key().plan_of(job.topic, job.key)
   key.out[job.id] = nil
-  if not next(key.into) and holders_of(job) == 0 then key.into[job.id] = job end
+  if not next(key.into) and by_key().count_holders(job.topic, job.key) == 0 then key.into[job.id] = job end
 end
 
 -- Plan the export of a job or tombstone.

@@ -4,7 +4,7 @@
 -- returns: a list: for each job 1, or 0 if its id already exists or its record is unreadable
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves append
+-- include: clock indexes planned_writes record moves append by_key
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -18,7 +18,8 @@ local jobs = {unpack(ARGV, 6)}  -- strings: id, record, id, record, … as expor
 -- lease.
 local function import_job(job, raw)
   local since = job.next
-  job.bucket, job.number = bucket % buckets, now_us % 4294967296
+  job.bucket = job.key and job.deliveries == 0 and by_key().bucket_of(job, buckets) or bucket % buckets
+  job.number = now_us % 4294967296
   enter(job)
   count(job.topic, 'created', 1)
   if verb == VERB_RESTORE then count(job.topic, 'restored', 1) end

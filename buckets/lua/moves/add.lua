@@ -167,7 +167,7 @@ end
 
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: planned_writes record moves within append place optional_fields pending_jobs slices
+  -- include: planned_writes record moves by_key within append place optional_fields pending_jobs slices
   told = told and {}  -- without what the fast path had planned
   local updates, rewrites = {}, {}  -- like `told`, for jobs moved to another time: with the old body, and with a new one
   -- Keep a live job. If its bucket does not hold it, it is put back: an add that is repeated after a crash must not answer
@@ -184,7 +184,7 @@ local function complete_path()
 
   -- Set the fields that the caller could not know.
   local function begin(job, when, old)
-    job.due, job.bucket = due_at(when), home
+    job.due, job.bucket = due_at(when), job.key and by_key().bucket_of(job, buckets) or home
     job.number = old and old.number or NEW_NUMBER
     if job.key then
       local counts, planned = index('HMGET', COUNTS .. job.topic, 'created', 'replaced'), under(plan.counts, job.topic)

@@ -30,7 +30,7 @@ local function complete_path(push, due, headers, out)
   -- The record is the truth: an entry that it does not confirm is removed, and one with a wrong time is corrected. Returns the
   -- topic and the time of a job that became ready.
   local function process(id)
-    if string.sub(id, 1, 1) == PACE then return meet_pace(id, bucket) end
+    if string.sub(id, 1, 1) == PACE then return by_key().meet_pace(id, bucket) end
     local job = read_job(id)
     local at = job and time_of(job)
     if not at then

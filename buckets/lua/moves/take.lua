@@ -26,10 +26,7 @@ for at = 1, #limits, 4 do
   if limits[at] == job.topic then limit = limit_of(unpack(limits, at, at + 3)) end
 end
 local which, opens_in = reached(limit)
-if not which and job.key and not holds_key(job) then
-  local is_busy = job.most > 0 and holders_of(job) >= job.most
-  if is_busy or (job.gap > 0 and is_paced(plan_of(job))) then which, opens_in = 'per_key', UNKNOWN end
-end
+if not which and job.key and by_key().refuses(job) then which, opens_in = 'per_key', UNKNOWN end
 if which then return redis.error_reply('LIMITED ' .. which .. ' ' .. whole(opens_in)) end
 if job.state == dead then job.attempts, job.step = 0, 0 end
 job.number = (job.number + 1) % 4294967296  -- makes entries in ready lists stale, even those of an earlier life

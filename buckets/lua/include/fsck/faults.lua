@@ -51,7 +51,10 @@ end
 
 local function key_fault(job)
   if not job.key or not uses_key(job) or score_in(HOLDERS .. job.topic, holder(job)) == 0 then return nil end
-  if job.state ~= ready or score_in(BLOCKED .. job.topic, blocked_entry(job)) ~= 0 then return 'unindexed' end
+  local entry = blocked_entry(job)
+  if job.state ~= ready or score_in(BLOCKED .. job.topic, entry) ~= 0 then return 'unindexed' end
+  local first, last = range_of(job.key)
+  if redis.pcall('ZRANGEBYLEX', BLOCKED .. job.topic, first, last, 'LIMIT', '0', '1')[1] ~= entry then return nil end
   local busy = redis.pcall('ZLEXCOUNT', HOLDERS .. job.topic, range_of(job.key))
   local low, high = pace_range(job.key)
   if job.gap > 0 and #redis.pcall('ZRANGEBYLEX', HOLDERS .. job.topic, low, high, 'LIMIT', '0', '1') > 0 then return nil end

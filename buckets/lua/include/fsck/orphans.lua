@@ -46,7 +46,7 @@ local function orphans(family, which, ids)
       local listed, at = string.match(id, '@|:(.+)$'), string.match(id, '@|(%d+)$')
       if at then return tonumber(at) > now_ms - LATE_PACE end
       local job = inspect(listed or string.match(id, '@(.+)$') or '')
-      if listed then return job and job.state == ready and job.topic == which and job.key .. '@|:' .. listed == id end
+      if listed then return job and job.state == ready and job.topic == which and job.key and job.key .. '@|:' .. listed == id end
       return job and job.topic == which and job.key and uses_key(job) and holder(job) == id
     end
     if family == 'kb' then

@@ -30,7 +30,7 @@ local function deliver_job(job, raw, worker)
     job.cause = 0  -- how the previous delivery ended
   end
   job.ttr = lease_ttr
-  if job.key and job.gap > 0 then pace_key(job) end
+  if job.key then by_key().note_delivery(job) end
   if lease_ttr == 0 then
     local length, optional, keeps_body = job.header, job.optional, job.keeps_body
     entomb(job, finished, rest)
