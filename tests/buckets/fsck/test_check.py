@@ -297,6 +297,10 @@ FAULTS |= {
         lambda redis, pool: redis.read("ZREM", HOLDERS, "8@first"),
     ),
     "a stranger among the holders": ({"orphan"}, lambda redis, pool: redis.read("ZADD", HOLDERS, 0, "8@nobody")),
+    "the pace of a job without a key": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].holders("t"), 0, "8@|:ready"),
+    ),
     "a holder whose record is gone": (
         {"orphan", "miscounted"},
         lambda redis, pool: redis.read("DEL", pool.keys[0].job("holder")),
@@ -417,6 +421,19 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     report = await fsck(pool, repair=True)
     assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 11, 2)
     assert await contents(redis) == before
+
+
+async def test_only_the_first_of_the_blocked_jobs_of_a_key_is_stuck_if_the_key_is_free(
+    redis: Redis, pool: Pool
+) -> None:
+    for job_id, concurrency in (("a", 1), ("b", 1), ("c", 2)):
+        await add(pool, job_id, key="7", key_concurrency=concurrency)
+    assert await popped_ids(pool) == ["a"]
+    assert (await fsck(pool)).findings == {}, "c may run beside a, but b is before it"
+    await redis.read("DEL", pool.keys[0].job("a"))
+    assert (await fsck(pool, repair=True)).faults == 0
+    await check_books(redis, pool)
+    assert await popped_ids(pool) == ["b", "c"]
 
 
 async def test_the_keys_of_schedules_rates_and_actions_are_ours(redis: Redis, pool: Pool) -> None:

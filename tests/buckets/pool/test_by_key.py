@@ -267,3 +267,47 @@ async def test_jobs_that_are_never_reserved_wait_for_the_rate_of_their_key(pool:
     clock.advance(1_000)
     await tick_all(pool)
     assert await popped_ids(pool) == ["b"]
+
+
+async def test_jobs_of_a_key_fall_due_in_their_order_whatever_requests_added_them(
+    redis: Redis, clock: HeldClock
+) -> None:
+    pool = await Pool.open(redis, "many", buckets=8, clock=clock)
+    for n in range(20):
+        await add(pool, f"{n:02}", delay_ms=1_000, **KEY)
+        await add(pool, f"{99 - n}", delay_ms=500 - n, key="8")
+    clock.advance(5_000)  # the timers were away
+    ran = []
+    for bucket in range(pool.buckets):
+        await pool.due(0, bucket)
+        while jobs := await popped_ids(pool):
+            ran += jobs
+            for each in jobs:
+                await finish(pool, each)
+    assert [each for each in ran if each < "50"] == [f"{n:02}" for n in range(20)]
+    assert [each for each in ran if each > "50"] == [f"{n}" for n in range(80, 100)]
+    await pool.close()
+
+
+async def test_a_rate_counts_retries(pool: Pool, clock: HeldClock) -> None:
+    for each in "ab":
+        await add(pool, each, ttr_ms=400, backoff_ms=(0,), key="7", key_concurrency=0, key_gap_us=1_000_000)
+    assert await popped_ids(pool) == ["a"]
+    await pool.release("a", delay_ms=0)
+    assert await popped_ids(pool) == []
+    await _refused(pool, "a")
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert await popped_ids(pool) == ["a"]
+    clock.advance(999)  # in which the lease ends
+    await tick_all(pool)
+    assert await popped_ids(pool) == []
+    clock.advance(1)
+    await tick_all(pool)
+    assert await popped_ids(pool) == ["a"]
+    await finish(pool, "a")
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert await popped_ids(pool) == ["b"]
+    await pool.release("b", delay_ms=300)
+    await _refused(pool, "b")
