@@ -254,6 +254,11 @@ async def test_the_jobs_of_a_key_with_a_rate_are_delivered_so_far_apart(
     assert not await redis.read("KEYS", "*:b:*") or await state(pool, "d") == "reserved"
     for each in ("a", "b", "d", "other"):
         await finish(pool, each)
+    await add(pool, "first", **paced | {"key": "9"})
+    assert (await pool.take("first")).id == "first"  # the rate allows what is in the list
+    await finish(pool, "first")
+    clock.advance(1_000)
+    await tick_all(pool)
     await add(pool, "last", **paced)
     await delete(pool, "last")  # which was in the list
     assert await redis.read("KEYS", "*kh:*") == []
