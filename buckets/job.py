@@ -164,7 +164,7 @@ class Tag(enum.IntEnum):
     READY = 10  # 6 bytes, ms: since when it was ready again; only in the reply to a pop
     NOTE = 11  # bytes: data that a dialect keeps with the job
     # 2 bytes: how many jobs of the key may run at a time; 4 bytes: us between their deliveries; 4 bytes: how many jobs
-    # of the topic were created or replaced before (written by add.lua); text: the key. The last field of a record.
+    # of the topic were created or replaced before (written by add.lua); text: the key. The first field of a new record.
     KEY = 12
 
 

@@ -125,6 +125,9 @@ def _has_optional(job: NewJob) -> bool:
 
 
 def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
+    if job.key:
+        limits = job.key_concurrency.to_bytes(2, "big") + job.key_gap_us.to_bytes(4, "big")
+        yield Tag.KEY, limits + bytes(4) + job.key.encode()
     if job.ttl_ms is not None:
         yield Tag.TTL, job.ttl_ms.to_bytes(6, "big")
     if job.retention_ms != DEFAULT_RETENTION_MS:
@@ -137,9 +140,6 @@ def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
         yield Tag.TAGS, job.tags
     if job.note:
         yield Tag.NOTE, job.note
-    if job.key:
-        limits = job.key_concurrency.to_bytes(2, "big") + job.key_gap_us.to_bytes(4, "big")
-        yield Tag.KEY, limits + bytes(4) + job.key.encode()
 
 
 def pack_ladder(delays_ms: Iterable[int]) -> bytes:

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from buckets.keys import lua_names
 from buckets.record import lua_numbers
@@ -79,17 +80,27 @@ def _arrows(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((before, after) for before, after in pairs)
 
 
+class _Include(NamedTuple):
+    text: str
+    needs: tuple[str, ...]
+    """The includes that it needs itself."""
+    reads: tuple[str, ...]
+    """The script's arguments that it reads."""
+    outside: str
+    """Its text without the functions that have includes of their own."""
+
+
 @cache
-def _include(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The text of an include, the includes that it needs, and the script's arguments that it reads."""
+def _include(name: str) -> _Include:
     source = _INCLUDES[name].read_text()
     fields = _fields(source)
-    needed = tuple(fields.get("include", "").split())
+    needs = tuple(fields.get("include", "").split())
 
     def composed(function: re.Match[str]) -> str:
-        return f"{function[1]}{_text_of(_resolved(function[2].split(), _resolved(needed)))}{function[3]}end"
+        return _with_its_own(function, _resolved(needs))
 
-    return _WITH_INCLUDES.sub(composed, source), needed, tuple(fields.get("argument", "").split())
+    reads = tuple(fields.get("argument", "").split())
+    return _Include(_WITH_INCLUDES.sub(composed, source), needs, reads, _WITH_INCLUDES.sub("", source))
 
 
 def _resolved(names: Iterable[str], present: Iterable[str] = ()) -> list[str]:
@@ -99,7 +110,7 @@ def _resolved(names: Iterable[str], present: Iterable[str] = ()) -> list[str]:
 
     def add(name: str) -> None:
         if name not in found:
-            for needed in _include(name)[1]:
+            for needed in _include(name).needs:
                 add(needed)
             found.append(name)
 
@@ -109,7 +120,7 @@ def _resolved(names: Iterable[str], present: Iterable[str] = ()) -> list[str]:
 
 
 def _text_of(includes: Iterable[str]) -> str:
-    return "".join(_include(name)[0] for name in includes)
+    return "".join(_include(name).text for name in includes)
 
 
 @cache
@@ -120,24 +131,23 @@ def _words(code: str) -> frozenset[str]:
 
 def _words_of(code: str, includes: Iterable[str]) -> frozenset[str]:
     """As `_words`, for code and includes. Includes are read once, as many scripts share them."""
-    return _words(code).union(*(_words(_include(name)[0]) for name in includes))
+    return _words(code).union(*(_words(_include(name).outside) for name in includes))
+
+
+def _with_its_own(function: re.Match[str], shared: Sequence[str]) -> str:
+    """A function with its own includes, and its own copy of the prefixes and numbers that it uses: they cost nothing
+    until it is called, and a Lua function can share only 60 variables with the code around it. `shared`: the includes
+    around it."""
+    own = _resolved(function[2].split(), shared)
+    words = _words_of(function[3], own)
+    return f"{function[1]}{lua_names(words)}{lua_numbers(words)}{_text_of(own)}{function[3]}end"
 
 
 def _compose(body: str, shared: Sequence[str]) -> str:
     """The text after the arguments. `shared`: the includes of the whole script."""
     outside = _words_of(_WITH_INCLUDES.sub("", body), shared)
-    inside: set[str] = set()
-
-    def composed(function: re.Match[str]) -> str:
-        # The function gets its own copy of the record's numbers: a Lua function can share only 60 variables with the
-        # code around it.
-        own = _resolved(function[2].split(), shared)
-        words = _words_of(function[3], own)
-        inside.update(words)
-        return f"{function[1]}{lua_numbers(words)}{_text_of(own)}{function[3]}end"
-
-    whole = _WITH_INCLUDES.sub(composed, body)
-    return lua_names(outside | inside) + lua_numbers(outside) + _text_of(shared) + whole
+    whole = _WITH_INCLUDES.sub(lambda function: _with_its_own(function, shared), body)
+    return lua_names(outside) + lua_numbers(outside) + _text_of(shared) + whole
 
 
 def load(path: Path) -> Script:
@@ -151,7 +161,7 @@ def load(path: Path) -> Script:
     if "KEYS" in body or "ARGV" in body:
         raise ValueError(f"{path.name} uses KEYS or ARGV below its arguments")
     shared = _resolved(fields.get("include", "").split())
-    lacking = {name for each in shared for name in _include(each)[2]} - {name for name, _, _ in arguments}
+    lacking = {name for each in shared for name in _include(each).reads} - {name for name, _, _ in arguments}
     if lacking:
         raise ValueError(f"{path.name} lacks arguments that its includes read: {', '.join(sorted(lacking))}")
     return Script(

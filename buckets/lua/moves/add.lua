@@ -43,22 +43,11 @@ local function is_unmarked(topic) return now_ms - (index('ZSCORE', TOPICS, topic
 -- The fast path is for new jobs without a group, which nearly all jobs are. As in fast_path.lua, there is no table for each
 -- job and hardly a function, and whatever like jobs share is made once. In case of doubt, all jobs take the complete path,
 -- before anything is written; both have the same result.
--- `keys`: those of the jobs. Each job must end its group, have a body, have no limit of pending jobs, have an unknown id, and
--- have no key (see by_key.lua).
-local function has_key(front)
-  local flags, _, _, length = string.byte(front, 3, 6)
-  local at = flags % 32 >= OPTIONAL and SHORT + length + 3 or #front
-  while at < #front do
-    local tag, size = struct.unpack('>BH', front, at)
-    if tag == TAG_KEY then return true end
-    at = at + 3 + size
-  end
-  return false
-end
+-- `keys`: those of the jobs. Each job must end its group, have a body, have no limit of pending jobs, and have an unknown id.
 local alone, run, keys = true, 1, {}
 while alone and run < #jobs do
   local how = jobs[run + 1]
-  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1' and how ~= 'later' and how ~= 'sooner' and not has_key(jobs[run + 4])
+  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1' and how ~= 'later' and how ~= 'sooner'
   local last = run + 2 + 3 * jobs[run]
   for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
   run = last + 3
@@ -82,6 +71,10 @@ while fast and place < #jobs do
   local front, at, last = jobs[place + 4], place + 5, place + 2 + 3 * jobs[place]
   local first_flags, priority, _, length = string.byte(front, 3, 6)
   local topic = sub(front, SHORT + 1, SHORT + length)
+  if first_flags % 32 >= OPTIONAL and string.byte(front, SHORT + length + 3) == TAG_KEY then  -- see by_key.lua
+    fast = false
+    break
+  end
   local numbers = under(counts, topic)
   local flags, state, result, opening, closing, entries, mark  -- of the previous job, usually equal
   numbers.created = (numbers.created or 0) + jobs[place]
@@ -237,7 +230,9 @@ local function complete_path()
     begin(job, jobs[at + 1], old)
     enter(job)
     local rest = string.sub(run.front, SHORT + 1)
-    if job.key then rest = string.sub(rest, 1, -#job.key - 5) .. struct.pack('>I4', job.order) .. job.key end
+    if job.key then  -- it is the first optional field
+      rest = string.sub(rest, 1, #job.topic + 11) .. struct.pack('>I4', job.order) .. string.sub(rest, #job.topic + 16)
+    end
     rest = rest .. body
     append(plan.records, JOB .. id, header(job) .. rest)
     local replaces = old and old.state <= dead
