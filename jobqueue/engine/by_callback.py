@@ -40,10 +40,6 @@ _MOST = 2048  # shapes that each table remembers, of at most 1 KB each
 _likeness = attrgetter("topic", "ttr", "priority", "tries", "ttl", "retention", "if_exists")
 
 
-def _is_plain(command: params.Add) -> bool:
-    return command.key is None and command.headers is None and command.tags is None and command.backoff is None
-
-
 class Shapes:
     """The shapes of adds under certain policies. An add has one if it is plain: to a topic that is not virtual, without
     key, headers, tags or a back-off of its own."""
@@ -57,7 +53,7 @@ class Shapes:
     def prepared(self, command: params.Add) -> Prepared | None:
         """The job that an add asks for, or None if no similar add was learned. If one was, the topic and `ttr` of this
         add are known to be valid, too. A command without an id gets one."""
-        if not _is_plain(command):
+        if command.key or command.headers is not None or command.tags is not None or command.backoff is not None:
             return None
         shape = self._known.get(_likeness(command))
         if shape is None:
@@ -73,7 +69,7 @@ class Shapes:
 
     def learn(self, command: params.Add) -> bool:
         """Learn the shape of a valid add; returns whether it is plain."""
-        if not _is_plain(command):
+        if command.key or command.headers is not None or command.tags is not None or command.backoff is not None:
             return False
         if self._policies.has_virtual and is_virtual(self._policies, command):
             return False
