@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Remove the entries that no record confirms: from a bucket, a slice, a topic's dead letters, or the sets of occurrences.
+-- Remove the entries that no record confirms: from a bucket, a slice, a topic's dead letters or keys, or sets of occurrences.
 -- arrows: none
 -- returns: a list of the ids, or of the names of schedules
 -- fails: never
@@ -9,7 +9,7 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, but the key never exists
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local by = ARGV[2]  -- string: the instance and any actor, recorded in events
-local family = ARGV[3]  -- string: b for a bucket's set, s for a slice, d for dead letters, o for the sets of occurrences
+local family = ARGV[3]  -- string: b, s, d, kh, kb or o, see orphans.lua
 local which = ARGV[4]  -- string: the bucket's number, with the slice's bound, or the topic, or empty
 local ids = {unpack(ARGV, 5)}  -- strings: entries of the index, or names of schedules
 local found, set = orphans(family, which, ids)
