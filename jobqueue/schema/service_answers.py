@@ -82,6 +82,7 @@ class Policy(Struct, forbid_unknown_fields=True):
     dead_age_s: Annotated[float, Meta(description="as in the settings")]
     rate: Annotated[float | None, Meta(description="as in the settings; null: no limit")]
     concurrency: Annotated[int | None, Meta(description="as in the settings; null: no limit")]
+    per_key: Annotated[dict[str, float | None], Meta(description="`concurrency` and `rate`, as in the settings")]
     own: Annotated[list[str], Meta(description="which of these the topic sets itself; the others are defaults")]
 
 

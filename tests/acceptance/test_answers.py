@@ -154,6 +154,21 @@ async def pages(seen: Seen) -> None:
     await seen.ask("add", topic="both", id="v", body=1, durability="local")
 
 
+async def by_key(seen: Seen) -> None:
+    """A job that waits for another of its key, and then for the rate of the key."""
+    for number in range(2):
+        await seen.ask("add", topic="keyed", id=f"k{number}", key="k", body=1)
+    await seen.ask("pop", topic="keyed")
+    await seen.ask("pop", id="k1")
+    await seen.ask("get", id="k1")
+    await seen.ask("peek", topic="keyed")
+    await seen.ask("explain", id="k1")
+    await seen.ask("finish", id="k0")
+    await seen.ask("explain", id="k1")
+    await seen.ask("stats", topic="keyed")
+    await seen.ask("topics")
+
+
 async def operations(seen: Seen, redis: RedisServer) -> None:
     """One that moves jobs, one that is cancelled, one that fails at a damaged topic, and a search."""
     later = {"kind": "reschedule", "filter": {"topic": "t", "prefix": "b", "due_from": 0}}
@@ -221,7 +236,7 @@ async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) ->
     config = tmp_path / "jobqueue.toml"
     config.write_text(
         '[virtual_topics]\nboth = ["t", "u"]\n[topics.t]\nmax_pending = 100\nmax_dead = 100\n'
-        "[topics.slow]\nrate = 0.01\nconcurrency = 9\n"
+        "[topics.slow]\nrate = 0.01\nconcurrency = 9\n[topics.keyed]\nper_key = {rate = 0.01}\n"
     )
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         async with (
@@ -231,6 +246,7 @@ async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) ->
             seen = Seen(client)
             await live(seen)
             await pages(seen)
+            await by_key(seen)
             await operations(seen, redis)
             await seen.ask("whoami")
         config.write_text('access = "tokens"\n')

@@ -164,7 +164,7 @@ JUNK = {
     "a negative shard": cursor_of([1, -1, 0, "", "", 0]),
     "a bucket beyond all": cursor_of([1, 0, 256, "", "", 0]),
     "a negative bucket": cursor_of([1, 0, -1, "", "", 0]),
-    "a priority beyond all": cursor_of([2, 0, 10, "", "", 0]),
+    "a priority beyond all": cursor_of([2, 0, 11, "", "", 0]),
     "a shard with a fraction": cursor_of([1, 0.5, 0, "", "", 0]),
     "a shard that is true": cursor_of([1, True, 0, "", "", 0]),
     "a shard beyond all integers": cursor_of([1, 10**30, 0, "", "", 0]),

@@ -1298,6 +1298,8 @@ export interface Policy {
   rate: number | null;
   /** as in the settings; null: no limit */
   concurrency: number | null;
+  /** `concurrency` and `rate`, as in the settings */
+  per_key: Record<string, number | null>;
   /** which of these the topic sets itself; the others are defaults */
   own: string[];
 }

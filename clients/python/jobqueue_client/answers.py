@@ -428,6 +428,7 @@ class Policy(TypedDict):
     dead_age_s: float
     rate: float | None
     concurrency: int | None
+    per_key: dict[str, float | None]
     own: list[str]
 
 
