@@ -58,7 +58,8 @@ class PerKey(Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of each key of a topic. A job keeps those with which it was added."""
 
     concurrency: Annotated[int, Meta(ge=1, le=65_535, description="the most jobs of a key that run at a time")] = 1
-    rate: Annotated[Rate, Meta(description="the most deliveries of a key a second")] | None = None
+    # A timer makes the next delivery possible, to the millisecond.
+    rate: Annotated[float, Meta(ge=0.001, le=1_000, description="the most deliveries of a key a second")] | None = None
 
 
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):

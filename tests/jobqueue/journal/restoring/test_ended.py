@@ -25,7 +25,6 @@ FULL: dict[str, Any] = {
     "ttr_ms": 7_000,
     "key": "7",
     "key_concurrency": 2,
-    "key_gap_us": 5,
 }
 
 
@@ -48,7 +47,7 @@ async def test_a_finished_job_is_a_new_one_with_all_that_it_was_added_with(each_
     assert (job.state, job.body, job.topic, job.ttr, job.tries) == (State.READY, b'"body"', "t", 7_000, 3)
     assert (job.backoff, job.ttl, job.priority, job.attempts) == ((5_000, 60_000), HOUR, 9, 0)
     assert (job.text(Tag.HEADERS), job.text(Tag.TAGS), job.note) == ('{"a":"b"}', '["x"]', b"n")
-    assert KeyOf.among(job.optional) == ("7", 2, 5)
+    assert KeyOf.among(job.optional) == ("7", 2, 0)
     assert job.text(Tag.REASON) is None and job.created > first.created and job.due > first.due
     assert job.retention == (HOUR if keeps else 0)
     assert (await pop_one(pool)).lease > first.lease
@@ -56,11 +55,12 @@ async def test_a_finished_job_is_a_new_one_with_all_that_it_was_added_with(each_
 
 
 async def test_a_deleted_job_is_due_when_it_was(world: World) -> None:
-    await add(world.pool, "a", delay_ms=HOUR)
+    await add(world.pool, "a", delay_ms=HOUR, key="7", key_gap_us=5)
     due = (await get(world.pool, "a")).due
     await delete(world.pool, "a")
     assert await again(world, "a") == ({"looked": 1, "put": 1}, {}, [])
-    assert ((await get(world.pool, "a")).state, (await get(world.pool, "a")).due) == (State.DELAYED, due)
+    job = await get(world.pool, "a")
+    assert (job.state, job.due, KeyOf.among(job.optional)) == (State.DELAYED, due, ("7", 1, 5))
 
 
 async def test_jobs_that_live_and_ids_that_nobody_knows_are_left_to_others(world: World) -> None:
