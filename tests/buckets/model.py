@@ -246,8 +246,9 @@ class Model:
         """Whether it waits for its key."""
         return life.state is State.READY and life.is_bound() and not life.holds
 
-    def settle_keys(self, only: int | None = None) -> None:
-        """What a script does at its end, in one shard or in all: the next jobs of the keys that it met get them."""
+    def settle_keys(self, only: int | None = None, *, front: bool = False) -> None:
+        """What a script does at its end, in one shard or in all: the next jobs of the keys that it met get them.
+        `front`: at the front of their lists."""
         met = {key: has_room for key, has_room in self.met.items() if only in (None, key[0])}
         for (shard, topic, key), has_room in met.items():
             del self.met[shard, topic, key]
@@ -267,7 +268,8 @@ class Model:
                 if life.new.key_gap_us:
                     self.pace[shard, topic, key] = life.new.id
                 life.holds = True
-                self._list(life).append(life.new.id)
+                entries = self._list(life)
+                entries.insert(0 if front else len(entries), life.new.id)
 
     def _become(self, life: Life, state: State) -> None:
         self._leave(life)
@@ -282,14 +284,15 @@ class Model:
         else:
             self._tell(life, self.verb, life.state, state, was)
         before, life.state, life.since = life.state, state, None
-        held, loses_key = life.holds, before is not state and self._loses_key(life)
+        held, loses_key = life.holds, before is not state and self._loses_key(life, before)
         life.holds = life.is_bound() and (held or state is State.RESERVED) and not loses_key
         self._meet_key(life, has_room=held and not life.holds)
 
-    def _loses_key(self, life: Life) -> bool:
-        """Whether a job that becomes ready does not keep its key: others hold it, or the key has a rate."""
+    def _loses_key(self, life: Life, before: State) -> bool:
+        """Whether a job that becomes ready does not keep its key: it comes back from a worker, others hold the key, or
+        the key has a rate."""
         is_full = 0 < self._most(life.new) <= self._busy(life) - life.holds
-        return life.state is State.READY and (is_full or life.new.key_gap_us > 0)
+        return life.state is State.READY and (before is State.RESERVED or is_full or life.new.key_gap_us > 0)
 
     def _busy(self, life: Life) -> int:
         """How many jobs hold the key of a job."""

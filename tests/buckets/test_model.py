@@ -453,11 +453,11 @@ class Comparison(RuleBasedStateMachine):
         self.hand_out([job])
 
     @precondition(lambda self: any(life.state is State.DEAD for life in self.model.lives.values()))
-    @rule(worker=st.sampled_from(["", "w"]))
-    def take_dead(self, worker: str) -> None:
+    @rule(ttr_ms=st.sampled_from([None, 0]), worker=st.sampled_from(["", "w"]))
+    def take_dead(self, ttr_ms: int | None, worker: str) -> None:
         """By chance alone, hardly a job that is taken would be dead."""
         dead = next(job_id for job_id, life in self.model.lives.items() if life.state is State.DEAD)
-        self.take(dead, None, worker, "")
+        self.take(dead, ttr_ms, worker, "")
 
     @precondition(lambda self: self.handed_out)
     @rule(last=st.sampled_from([1, 2, 3, 8]), some=st.booleans())
@@ -468,6 +468,7 @@ class Comparison(RuleBasedStateMachine):
         self.run(self.pool.unpop(jobs))
         for job in reversed(jobs):
             self.model.unpop(job.id, job.lease)
+        self.model.settle_keys(front=True)
 
     @rule(jobs=st.lists(st.tuples(some_id, leases), min_size=1, max_size=3), within=withins)
     def finish(self, jobs: list[tuple[str | int, str]], within: str = "") -> None:

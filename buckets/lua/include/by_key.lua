@@ -103,12 +103,12 @@ local function functions_of_keys()
     return WORDS[job.state]
   end
 
-  -- Whether a holder that becomes ready keeps its key. It does not if the key has a rate, which also counts retries; nor if it is
-  -- one too many, having come from another Redis or a journal.
+  -- Whether a holder that becomes ready keeps its key. After its back-off it does, unless the key has a rate, which also counts
+  -- retries, or the job is one too many, having come from another Redis or a journal. A reserved one comes back in its order.
   local function keeps_key(key, job)
     if key.out[job.id] ~= job.created then return false end
     if job.state ~= ready or job.was == ready then return true end
-    return job.gap == 0 and (job.most == 0 or busy_of(key) < job.most)
+    return job.was == delayed and job.gap == 0 and (job.most == 0 or busy_of(key) < job.most)
   end
 
   -- Give a job of a new state to its key. Returns true for a ready job that is blocked until the key is settled.

@@ -316,3 +316,19 @@ async def test_a_rate_counts_retries(pool: Pool, clock: HeldClock) -> None:
     assert await popped_ids(pool) == ["b"]
     await pool.release("b", delay_ms=300)
     await _refused(pool, "b")
+
+
+async def test_a_job_that_comes_back_at_once_waits_in_its_order(
+    subtests: pytest.Subtests, redis: Redis, new_pool: NewPool, clock: HeldClock
+) -> None:
+    for name, end in (KEEPS | {"release at once": lambda pool, clock: pool.release("a", delay_ms=0)}).items():
+        with subtests.test(name):
+            pool = await new_pool()
+            await add(pool, "b", delay_ms=500, **KEY)
+            clock.advance(600)  # its timer is late
+            await add(pool, "a", backoff_ms=(0,), ttr_ms=1_000, **KEY)
+            assert await popped_ids(pool) == ["a"]
+            await tick_all(pool)
+            await end(pool, clock)
+            await check_books(redis, pool)
+            assert await popped_ids(pool) == ([] if name in KEEPS else ["b"])
