@@ -6,18 +6,21 @@ from tests.chaos.judges.checker import check
 from tests.chaos.judges.leaks import REDIS
 from tests.chaos.judges.made_up_history import Fable
 
-SERVICE = "http://127.0.0.1:8000"
+SERVICE, OTHER = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
 _INSTANCE = {"clients": 7, "descriptors": 29, "threads": 5, "kB": 61_000, "waiting pops": 3}
 _REDIS = {"connections": 2, "keys j": 200, "keys b": 8, "keys r": 1, "endless records": 120, "dead letters": 1}
 
 
-def found(instance: dict[str, int] | None = None, redis: dict[str, int] | None = None) -> list[str]:
-    """The findings when these counts differ at the end from what they should be."""
+def found(
+    instance: dict[str, int] | None = None, redis: dict[str, int] | None = None, other: dict[str, int] | None = None
+) -> list[str]:
+    """The findings when these counts differ at the end from what they should be. `other`: what another instance held
+    before, and holds no longer."""
     fable = Fable()
     rest = _INSTANCE | {"clients": 0, "waiting pops": 0} | (instance or {})
     left = {"connections": 2, "keys j": 900, "keys meta": 1, "endless records": 9, "dead letters": 9} | (redis or {})
     for moment, own, theirs in (("before", _INSTANCE, _REDIS), ("after", rest, left)):
-        for owner, counts in ((SERVICE, own), (REDIS, theirs)):
+        for owner, counts in ((SERVICE, own), (REDIS, theirs), (OTHER, other or {} if own is _INSTANCE else {})):
             op = fable.write("invoke", "resources", process=moment, url=owner)
             fable.write("ok", "resources", op, process=moment, url=owner, counts=counts)
     findings = check(fable.look()).findings
@@ -34,6 +37,12 @@ def test_each_leak_of_an_instance_is_found() -> None:
     for name, number in {"clients": 1, "waiting pops": 1, "descriptors": 30, "threads": 8, "kB": 161_001}.items():
         (says,) = found({name: number})
         assert says.startswith(f"{SERVICE}: {number} {name}, ")
+
+
+def test_an_instance_may_hold_what_another_one_held_before() -> None:
+    assert found({"descriptors": 31}, other={"descriptors": 31}) == []
+    assert found({"descriptors": 32}, other={"descriptors": 31})
+    assert found(redis={"connections": 3}, other={"connections": 3})
 
 
 def test_each_leak_in_redis_is_found() -> None:
