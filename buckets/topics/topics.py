@@ -44,6 +44,7 @@ RANGES = (
 _RANGES = tuple(name for name, _ in RANGES)
 _LIVE = tuple(state.word for state in LIVE)
 _BLOCKED = "blocked"  # ready jobs that wait for their keys, which are not counted as ready in Redis
+_COUNTED = (*_LIVE, _BLOCKED)
 _ENDS_MS = [end * 1000 for _, end in RANGES if end is not None]
 
 
@@ -223,12 +224,11 @@ class Topics:
 
     async def counts_in(self, shard: int, name: str) -> dict[State, int]:
         """As `counts`, for one shard."""
-        missing = [None] * (len(LIVE) + 1)
         key = self.pool.keys[shard].counts(name)
-        *numbers, blocked = await self._read(missing, "HMGET", key, *_LIVE, _BLOCKED)
-        counts = {state: number_in(number) for state, number in zip(LIVE, numbers, strict=True)}
-        counts[State.READY] += number_in(blocked)
-        return counts
+        numbers = await self._read([None] * len(_COUNTED), "HMGET", key, *_COUNTED)
+        counts = dict(zip(_COUNTED, map(number_in, numbers), strict=True))
+        _blocked_in(counts)
+        return {state: counts[state.word] for state in LIVE}
 
     async def _told(self, names: Sequence[str]) -> list[Topic]:
         if not names:
@@ -236,10 +236,9 @@ class Topics:
         pauses = await self.pauses(names)
         by_shard = await self._in_all(lambda shard: self.pool.call("count_topics", shard, names))
         numbers = [sum(map(number_in, each)) for each in zip(*by_shard, strict=True)]
-        row = len(LIVE) + 1
-        rows = [numbers[at : at + row] for at in range(0, len(numbers), row)]
-        blocked = {name: each[-1] for name, each in zip(names, rows, strict=True)}
-        counts = {name: dict(zip(_LIVE, each[:-1], strict=True)) for name, each in zip(names, rows, strict=True)}
+        rows = [numbers[at : at + len(_COUNTED)] for at in range(0, len(numbers), len(_COUNTED))]
+        counts = {name: dict(zip(_COUNTED, row, strict=True)) for name, row in zip(names, rows, strict=True)}
+        blocked = {name: _blocked_in(each) for name, each in counts.items()}
         oldest = await self._oldest_ready_ms([name for name in names if counts[name][State.READY.word]])
         return [Topic(name, counts[name], oldest.get(name), pauses.get(name), blocked[name]) for name in names]
 
@@ -508,19 +507,23 @@ def _no_figures() -> Stats:
     return Stats(counts={}, totals={}, oldest_ready_ms=None, due=dict.fromkeys(_RANGES, 0))
 
 
+def _blocked_in(counts: dict[str, int]) -> int:
+    """Count the blocked jobs as ready ones, as they are for callers; returns how many there are."""
+    blocked = counts.pop(_BLOCKED, 0)
+    counts[State.READY.word] = counts.get(State.READY.word, 0) + blocked
+    return blocked
+
+
 def _sorted(stats: Stats) -> Stats:
     """Move totals, which were counted among the jobs by state, to where they belong."""
-    stats.blocked = stats.counts.pop(_BLOCKED, 0)
-    stats.counts[State.READY.word] = stats.counts.get(State.READY.word, 0) + stats.blocked
+    stats.blocked = _blocked_in(stats.counts)
     stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in _LIVE}
     stats.counts = {word: stats.counts.get(word, 0) for word in _LIVE}
     return stats
 
 
 def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) -> None:
-    blocked = numbers.pop(_BLOCKED, 0)
-    stats.blocked += blocked
-    numbers[State.READY.word] = numbers.get(State.READY.word, 0) + blocked
+    stats.blocked += _blocked_in(numbers)
     for name, number in numbers.items():
         part = stats.counts if name in _LIVE else stats.totals
         part[name] = part.get(name, 0) + number

@@ -25,7 +25,9 @@ MOST_STEPS = 32  # of a back-off
 MOST_SHARDS = 255
 DEEPEST_BODY = 500  # levels: PHP reads 512 by default, Python somewhat less than 1,000; an answer adds a few
 LONGEST_NAME = 255
-LONGEST_SCHEDULE = 200  # characters of a name; ids of occurrences have 14 more, those of copies also their topic
+# Characters of a key or of the name of a schedule, which may be before the `@` of an id: ids that the service makes
+# have up to 33 more, those of copies also their topic.
+LONGEST_BEFORE_AT = 200
 LEAST_MS = 1000  # a larger number of seconds than a field allows may have been meant as milliseconds
 
 _SPANS = {DAY_S: " (24 h)", MONTH_S: " (30 days)", YEAR_S: " (a year)", TEN_YEARS_S: " (10 years)"}
@@ -66,9 +68,7 @@ NAME_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE})+"
 _ID_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE}|%3A)+"
 _NAME = rf"^{NAME_PATTERN}\Z"
 _ID = rf"^{_ID_PATTERN}\Z"
-LONGEST_KEY = 200
-_KEY = rf"^(?=.{{1,{LONGEST_KEY}}}\Z)(?:[{_CHARACTERS.replace('@', '')}]|{_OTHER_BYTE}|%3A)+\Z"
-_SCHEDULE = rf"^(?=.{{1,{LONGEST_SCHEDULE}}}\Z)(?:[{_CHARACTERS.replace('@', '')}]|{_OTHER_BYTE}|%3A)+\Z"
+_BEFORE_AT = rf"^(?=.{{1,{LONGEST_BEFORE_AT}}}\Z)(?:[{_CHARACTERS.replace('@', '')}]|{_OTHER_BYTE}|%3A)+\Z"
 _PATTERN = rf"^{_LENGTH}(?:[{_CHARACTERS}*?]|{_OTHER_BYTE})+\Z"
 _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # only one way to match, so that nothing is tried again
 _LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")
@@ -81,9 +81,10 @@ is_pattern = re.compile(_PATTERN).match
 """Whether a string is a pattern of topics: returns a match, or None if it is not."""
 NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
 NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)} %XX"
-_KEY_WORDS = f"a string of 1 to {LONGEST_KEY} characters of A-Z a-z 0-9 {' '.join(_MARKS.replace('@', ''))} %XX"
-SCHEDULE_CHARACTERS = NAME_CHARACTERS.replace("@", "")
-SCHEDULE_NAME = f"a string of 1 to {LONGEST_SCHEDULE} characters of A-Z a-z 0-9 {' '.join(_MARKS.replace('@', ''))} %XX"
+BEFORE_AT_CHARACTERS = NAME_CHARACTERS.replace("@", "")
+NAME_BEFORE_AT = (
+    f"a string of 1 to {LONGEST_BEFORE_AT} characters of A-Z a-z 0-9 {' '.join(_MARKS.replace('@', ''))} %XX"
+)
 
 Name = Annotated[str, must_be(NAME, pattern=_NAME)]
 # For the fields that name a job or a topic, the pattern only goes into the description; `are_names` checks many names
@@ -109,7 +110,7 @@ Id = Annotated[_Id, Meta(description="the job")]
 NewId = Annotated[_Id, Meta(description="unique in the namespace; `<topic>:<business id>` is a good choice")]
 Key = Annotated[
     str,
-    must_be(_KEY_WORDS, pattern=_KEY),
+    must_be(NAME_BEFORE_AT, pattern=_BEFORE_AT),
     Meta(
         description="jobs of a topic with the same key run one after the other, in the order of their due times; in a "
         "namespace of several shards, an `id` beside it must begin with `<key>@`"
@@ -321,7 +322,7 @@ Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds
 
 ScheduleName = Annotated[
     str,
-    must_be(SCHEDULE_NAME, pattern=_SCHEDULE),
+    must_be(NAME_BEFORE_AT, pattern=_BEFORE_AT),
     Meta(description="the schedule"),
 ]
 NewScheduleName = Annotated[

@@ -101,8 +101,8 @@ def _in_text(field: str, allowed: str, text: str) -> str:
         return _in_name(text, fields.NAME_CHARACTERS)
     if field == "pattern":
         return _in_name(text, fields.NAME_CHARACTERS + "*?")
-    if fields.SCHEDULE_NAME in allowed:
-        return _in_name(text, fields.SCHEDULE_CHARACTERS, fields.LONGEST_SCHEDULE)
+    if fields.NAME_BEFORE_AT in allowed:
+        return _in_name(text, fields.BEFORE_AT_CHARACTERS, fields.LONGEST_BEFORE_AT)
     return _length(text) if " characters" in allowed else _in_choice(allowed, text)
 
 
